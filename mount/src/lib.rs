@@ -1,0 +1,22 @@
+//! A passthrough FUSE filesystem whose destructive operations are first put to an
+//! [`Interceptor`].
+//!
+//! Layers, each a module, from the kernel down:
+//!
+//! - `kernel`: decodes a FUSE request, calls [`Overlay`], encodes the reply. No judgement.
+//! - `overlay`: POSIX semantics over the backing directory, without FUSE types, testable unmounted.
+//! - `nodes`, `handles`: what the kernel knows by number.
+//! - `sys`: system calls that the `rustix` crate does not wrap; the only `unsafe` of the project.
+//! - `session`: mounting, unmounting, cache invalidation.
+
+mod attr;
+mod intercept;
+
+pub use attr::{Attr, FileKind, Timestamp};
+pub use intercept::{
+    Caller, Change, Dir, Interceptor, Interests, PathSource, Place, ProceedAlways, Ticket, Verdict, Victim,
+};
+
+/// Identifies a file to the kernel: the backing's inode number, 1 for the root, a virtual
+/// number for files of other filesystems inside the tree.
+pub type NodeId = u64;

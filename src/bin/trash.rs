@@ -1,0 +1,2 @@
+//! The `trash` command.
+fn main() {}
