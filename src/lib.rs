@@ -1,1 +1,24 @@
-//! stub
+//! Reversible deletion: what a mounted workspace loses is captured, journaled, kept and given
+//! back.
+//!
+//! In the order of the flow: who runs it (`station`), what decides (`policy`), what keeps
+//! (`capture`, `staging`), what remembers (`journal`), what gives back (`restore`), and the
+//! doors (`control`, `cli`).
+
+pub mod clock;
+pub mod failure;
+pub mod ids;
+pub mod record;
+pub mod surroundings;
+
+pub mod beneath;
+pub mod discard;
+pub mod relocate;
+pub mod walk;
+
+pub mod journal;
+pub mod staging;
+
+pub mod capture;
+pub mod policy;
+pub mod workspace;

@@ -109,7 +109,11 @@ impl Attr {
         Self {
             ino: s.stx_ino,
             dev: rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor),
-            mnt_id: if has(StatxFlags::MNT_ID) { s.stx_mnt_id } else { 0 },
+            mnt_id: if has(StatxFlags::MNT_ID) {
+                s.stx_mnt_id
+            } else {
+                0
+            },
             mode: u32::from(s.stx_mode),
             nlink: s.stx_nlink,
             uid: s.stx_uid,

@@ -14,7 +14,8 @@ mod intercept;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use intercept::{
-    Caller, Change, Dir, Interceptor, Interests, PathSource, Place, ProceedAlways, Ticket, Verdict, Victim,
+    Caller, Change, Dir, Interceptor, Interests, PathSource, Place, ProceedAlways, Ticket, Verdict,
+    Victim,
 };
 
 /// Identifies a file to the kernel: the backing's inode number, 1 for the root, a virtual

@@ -1,0 +1,136 @@
+//! The directory of one entry.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::ids::EntryId;
+use crate::record::{OP_FORMAT, OpRecord};
+use crate::staging::{Area, Tree, TreeName};
+use crate::walk::names_in;
+
+/// Who and when.
+pub const OP_RECORD: &str = "op.json";
+/// What, once sealed.
+pub const SUMMARY: &str = "summary.json";
+/// Members with their hashes.
+pub const MANIFEST: &str = "manifest.jsonl";
+/// Hold and retention as a person set them.
+pub const SETTINGS: &str = "settings.json";
+
+/// One entry's directories: in the main area, and in that of each other filesystem that it
+/// touched.
+#[derive(Debug)]
+pub struct EntryDir {
+    /// Which.
+    pub id: EntryId,
+    parts: Vec<(Arc<Area>, OwnedFd)>,
+}
+
+impl EntryDir {
+    pub(crate) fn new(id: EntryId, parts: Vec<(Arc<Area>, OwnedFd)>) -> Self {
+        Self { id, parts }
+    }
+
+    /// Each area's part: the area and the entry's directory there (`O_PATH`). The first is
+    /// where the records lie.
+    pub fn parts(&self) -> &[(Arc<Area>, OwnedFd)] {
+        &self.parts
+    }
+
+    /// The directory that holds the records.
+    pub fn records(&self) -> &OwnedFd {
+        &self.parts[0].1
+    }
+
+    /// `op.json`, from whichever part has a readable one. `Ok(None)` when it is missing or
+    /// damaged in all: that costs the attribution, not the bytes.
+    ///
+    /// # Errors
+    /// Those of reading a file that exists.
+    pub fn op_record(&self) -> io::Result<Option<OpRecord>> {
+        for (_, dir) in &self.parts {
+            if let Some(text) = read_record(dir, OP_RECORD)?
+                && let Ok(record) = serde_json::from_slice::<OpRecord>(&text)
+                && record.format <= OP_FORMAT
+            {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All trees, by cause, retention and slot.
+    ///
+    /// # Errors
+    /// Those of opening and reading directories.
+    pub fn trees(&self) -> io::Result<Vec<Tree>> {
+        let mut trees = Vec::new();
+        for (area, dir) in &self.parts {
+            for (file_name, _) in names_in(dir.as_fd())? {
+                let Some(name) = file_name
+                    .to_str()
+                    .and_then(|text| text.parse::<TreeName>().ok())
+                else {
+                    continue;
+                };
+                let fd = beneath::open_dir_at(dir, &file_name)?;
+                let place = Path::new(crate::staging::STAGING_NAME)
+                    .join("ops")
+                    .join(self.id.as_str())
+                    .join(&file_name);
+                trees.push(Tree {
+                    name,
+                    fd,
+                    area: area.clone(),
+                    place,
+                });
+            }
+        }
+        trees.sort_by(|a, b| {
+            a.name
+                .cmp(&b.name)
+                .then_with(|| a.area.prefix.cmp(&b.area.prefix))
+        });
+        Ok(trees)
+    }
+}
+
+/// The content of a small record; `None` when there is none.
+///
+/// # Errors
+/// Those of open(2) and read(2).
+pub fn read_record(dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(fd) => {
+            let mut text = Vec::new();
+            io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)?;
+            Ok(Some(text))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Writes a record anew: a synced temporary file, then one rename, then the directory synced.
+///
+/// # Errors
+/// Those of the system calls; the old record then still stands.
+pub fn write_record(dir: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+    let fresh = format!(".{name}.new");
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, fresh.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+    let mut file = std::fs::File::from(fd);
+    io::Write::write_all(&mut file, content)?;
+    file.sync_data()?;
+    crate::relocate::replace_record(dir, fresh.as_str(), name)?;
+    rustix::fs::fsync(beneath::open_dir_readable(dir, c".")?)?;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! A workspace opened for work: by the daemon that has it mounted, or by a command while it is
+//! not mounted. All verbs take one of these.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::ids::WorkspaceId;
+use crate::journal::Journal;
+use crate::policy::PolicyHandle;
+use crate::staging::Staging;
+
+/// What only a live mount can do.
+pub trait Live: Send + Sync {
+    /// Closes every open operation and returns once the journal has them as sealed.
+    fn close_operations(&self);
+    /// A name in the workspace-relative directory `dir` appeared, went or changed behind the
+    /// kernel's back.
+    fn name_changed(&self, dir: &Path, name: &OsStr);
+    /// Links of inode (`dev`, `ino`) in staging changed by `by` (restored or expired ones: less).
+    fn staged_links_changed(&self, dev: u64, ino: u64, by: i32);
+}
+
+/// A workspace opened for work.
+pub struct Workspace {
+    /// Its id.
+    pub id: WorkspaceId,
+    /// Where users see it.
+    pub path: PathBuf,
+    /// Name of this station.
+    pub station: String,
+    /// Its staging areas; the main one's root is the backing directory.
+    pub staging: Arc<Staging>,
+    /// Its journal.
+    pub journal: Arc<Journal>,
+    /// Its policy, reloaded when the file changes.
+    pub policy: Arc<PolicyHandle>,
+    /// The live mount, set once by its daemon.
+    pub live: OnceLock<Arc<dyn Live>>,
+}
+
+impl Workspace {
+    /// Runs `work` with the backing's root directory.
+    pub fn with_root<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        let main = self.staging.main();
+        work(main.root.as_fd())
+    }
+
+    /// Tells the kernel, where the workspace is mounted.
+    pub fn name_changed(&self, dir: &Path, name: &OsStr) {
+        if let Some(live) = self.live.get() {
+            live.name_changed(dir, name);
+        }
+    }
+
+    /// Closes open operations, where the workspace is mounted.
+    pub fn close_operations(&self) {
+        if let Some(live) = self.live.get() {
+            live.close_operations();
+        }
+    }
+}
