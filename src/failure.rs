@@ -15,6 +15,16 @@ pub enum Ending {
     Refused,
 }
 
+impl Ending {
+    /// The process's exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Refused => 2,
+        }
+    }
+}
+
 /// An error for people and for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,10 +84,7 @@ impl Failure {
 
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
-        match self.ending {
-            Ending::Failed => 1,
-            Ending::Refused => 2,
-        }
+        self.ending.exit_code()
     }
 }
 

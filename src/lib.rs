@@ -22,3 +22,5 @@ pub mod staging;
 pub mod capture;
 pub mod policy;
 pub mod workspace;
+
+pub mod cli;

@@ -1,2 +1,7 @@
 //! The `trash` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    trashfs::cli::main()
+}

@@ -1,0 +1,17 @@
+use super::{Context, Report};
+use crate::failure::Failure;
+
+/// mount
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs it.
+///
+/// # Errors
+/// Until it is wired.
+pub(super) fn run(_args: Args, _context: &Context) -> Result<Report, Failure> {
+    Err(Failure::failed(
+        "unavailable",
+        "trash mount is not wired yet",
+    ))
+}
