@@ -11,12 +11,16 @@
 
 mod attr;
 mod intercept;
+mod overlay;
+mod serve;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use intercept::{
     Caller, Change, Dir, Interceptor, Interests, PathSource, Place, ProceedAlways, Ticket, Verdict,
     Victim,
 };
+pub use overlay::{Overlay, OverlayOptions};
+pub use serve::{Running, ServeOptions, View, serve};
 
 /// Identifies a file to the kernel: the backing's inode number, 1 for the root, a virtual
 /// number for files of other filesystems inside the tree.
