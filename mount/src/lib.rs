@@ -11,8 +11,10 @@
 
 mod attr;
 mod intercept;
+pub mod mountinfo;
 mod overlay;
 mod serve;
+pub mod session;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use intercept::{
