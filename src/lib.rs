@@ -24,3 +24,5 @@ pub mod policy;
 pub mod workspace;
 
 pub mod cli;
+
+pub mod restore;
