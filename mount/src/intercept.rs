@@ -105,7 +105,8 @@ pub struct Ticket(pub u64);
 pub enum Verdict {
     /// Perform the system call.
     Proceed,
-    /// The victim was moved away already: answer success, perform nothing.
+    /// The victim was moved away already and, for [`Change::Replace`], the source has taken its
+    /// name: answer success, perform nothing.
     Moved(Place),
     /// Perform the system call, then report its outcome through [`Interceptor::settled`].
     Prepared {
