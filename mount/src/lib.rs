@@ -10,18 +10,27 @@
 //! - `session`: mounting, unmounting, cache invalidation.
 
 mod attr;
+mod dirs;
+mod handles;
 mod intercept;
+mod kernel;
 pub mod mountinfo;
+mod nodes;
+mod numbers;
 mod overlay;
 mod serve;
 pub mod session;
+mod sys;
 
 pub use attr::{Attr, FileKind, Timestamp};
+pub use handles::{HandleId, OpenFile};
 pub use intercept::{
     Caller, Change, Dir, Interceptor, Interests, PathSource, Place, ProceedAlways, Ticket, Verdict,
     Victim,
 };
-pub use overlay::{Overlay, OverlayOptions};
+pub use overlay::{
+    AttrChanges, DirEntry, Found, NewTime, Opened, Overlay, OverlayOptions, SpaceUsage,
+};
 pub use serve::{Running, ServeOptions, View, serve};
 
 /// Identifies a file to the kernel: the backing's inode number, 1 for the root, a virtual

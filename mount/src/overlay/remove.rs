@@ -1,0 +1,44 @@
+//! `unlink` and `rmdir`.
+
+use std::ffi::OsStr;
+
+use rustix::io::Errno;
+
+use super::Overlay;
+use crate::{Caller, Change, Interceptor, Interests, NodeId, sys};
+
+impl<I: Interceptor> Overlay<I> {
+    /// `unlink(2)`.
+    pub fn unlink(&self, caller: Caller, parent: NodeId, name: &OsStr) -> Result<(), Errno> {
+        let dir = self.dir(parent)?;
+        self.check_old_name(&dir, name)?;
+        let target = self.target(parent, &dir, name)?;
+        if target.attr.is_dir() {
+            return Err(Errno::ISDIR);
+        }
+        let path = self.path_of(parent);
+        let at = target.dir_for_interceptor(self, &path);
+        let change = Change::Unlink(target.victim(&at));
+        let fate = self.put(caller, Interests::UNLINK, &change, || {
+            sys::unlink(&dir, name)
+        })?;
+        self.note_removed(&target, fate);
+        Ok(())
+    }
+
+    /// `rmdir(2)`.
+    pub fn rmdir(&self, caller: Caller, parent: NodeId, name: &OsStr) -> Result<(), Errno> {
+        let dir = self.dir(parent)?;
+        self.check_old_name(&dir, name)?;
+        let target = self.target(parent, &dir, name)?;
+        if !target.attr.is_dir() {
+            return Err(Errno::NOTDIR);
+        }
+        let path = self.path_of(parent);
+        let at = target.dir_for_interceptor(self, &path);
+        let change = Change::Rmdir(target.victim(&at));
+        let fate = self.put(caller, Interests::RMDIR, &change, || sys::rmdir(&dir, name))?;
+        self.note_removed(&target, fate);
+        Ok(())
+    }
+}
