@@ -61,6 +61,20 @@ pub struct Illegal {
 }
 
 impl State {
+    /// Every state, in the order of the flow.
+    pub const ALL: [Self; 10] = [
+        Self::Open,
+        Self::Sealed,
+        Self::Reserved,
+        Self::Uploaded,
+        Self::Ready,
+        Self::Trashed,
+        Self::Released,
+        Self::Restored,
+        Self::Expired,
+        Self::Discarded,
+    ];
+
     /// The state after `event`.
     ///
     /// An event that was already applied leaves the state as it is, so that replay and recovery
@@ -115,6 +129,93 @@ impl State {
             Self::Restored => "restored",
             Self::Expired => "expired",
             Self::Discarded => "discarded",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [Event; 10] = [
+        Event::Seal,
+        Event::Reserve,
+        Event::Upload,
+        Event::Verify,
+        Event::Commit,
+        Event::Release,
+        Event::Restore,
+        Event::Expire,
+        Event::Discard,
+        Event::Changed,
+    ];
+
+    /// Rows: states; columns: [`EVENTS`]. `-` illegal, else the first two letters of what follows.
+    const TABLE: [(&str, &str); 10] = [
+        ("open", "se - - - - - - - - -"),
+        ("sealed", "se re - - - - RE EX DI se"),
+        ("reserved", "- re up - - - RE - DI se"),
+        ("uploaded", "- - up ry - - RE - DI se"),
+        ("ready", "- - - ry tr - RE - - se"),
+        ("trashed", "- - - - tr rl RE EX - -"),
+        ("released", "- - - - - rl RE EX - -"),
+        ("restored", "- - - - - - RE - - -"),
+        ("expired", "- - - - - - - EX - -"),
+        ("discarded", "- - - - - - - - DI -"),
+    ];
+
+    fn short(state: State) -> &'static str {
+        match state {
+            State::Open => "op",
+            State::Sealed => "se",
+            State::Reserved => "re",
+            State::Uploaded => "up",
+            State::Ready => "ry",
+            State::Trashed => "tr",
+            State::Released => "rl",
+            State::Restored => "RE",
+            State::Expired => "EX",
+            State::Discarded => "DI",
+        }
+    }
+
+    #[test]
+    fn every_pair_does_what_the_table_says() {
+        for (state, (name, row)) in State::ALL.into_iter().zip(TABLE) {
+            assert_eq!(state.as_str(), name);
+            for (event, expected) in EVENTS.into_iter().zip(row.split(' ')) {
+                let after = state.after(event).map_or("-", short);
+                assert_eq!(after, expected, "{state:?} {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_applied_twice_changes_nothing_more() {
+        for state in State::ALL {
+            for event in EVENTS {
+                if let Ok(after) = state.after(event) {
+                    assert_eq!(after.after(event), Ok(after), "{state:?} {event:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_are_ends() {
+        for state in State::ALL.into_iter().filter(|s| s.is_end()) {
+            assert!(!state.is_whole());
+            for event in EVENTS {
+                assert!(state.after(event).is_err() || state.after(event) == Ok(state));
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_json_are_those_of_the_journal() {
+        for state in State::ALL {
+            let json = serde_json::to_value(state).unwrap();
+            assert_eq!(json, state.as_str());
         }
     }
 }
