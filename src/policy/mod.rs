@@ -1,10 +1,33 @@
-//! What is kept, how and for how long.
+//! What is kept, how and for how long: the built-in defaults, then the station's rules, then
+//! the workspace's, which may strengthen what a station rule says but never loosen it.
+//! `docs/policy.md` is the description for users.
+
+mod budget;
+mod builtin;
+mod cachedir;
+mod error;
+mod explain;
+mod form;
+mod glob;
+mod handle;
+mod rule;
+mod rules;
+mod units;
 
 use std::path::Path;
 
 use crate::record::{Cause, Kept};
 
+pub use budget::{Budget, Share};
+pub use cachedir::{CACHEDIR_TAG, is_cache, is_tagged};
+pub use error::PolicyError;
+pub use explain::{Considered, Explanation, Question, Source, explain};
+pub use form::StationPolicy;
+pub use handle::{POLICY_FILE, PolicyHandle};
+pub use units::{duration_text, parse_duration, parse_size};
+
 /// What the policy may look at.
+#[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Workspace-relative path.
     pub path: &'a Path,
@@ -32,23 +55,4 @@ pub enum Decision {
         /// The rule, as `trash policy explain` names it.
         rule: String,
     },
-}
-
-/// The rules in force; swapped as a whole when the file changes.
-pub struct PolicyHandle {}
-
-impl PolicyHandle {
-    /// Only the built-in defaults.
-    pub fn defaults() -> Self {
-        Self {}
-    }
-
-    /// Decides. Must be fast: it is asked for every capture.
-    pub fn decide(&self, _subject: &Subject<'_>) -> Decision {
-        Decision::Keep(Kept {
-            keep: crate::record::Keep::Hosted,
-            retain: std::time::Duration::from_secs(365 * 86_400),
-            versions_max: None,
-        })
-    }
 }
