@@ -11,6 +11,8 @@ pub mod ids;
 pub mod record;
 pub mod surroundings;
 
+pub mod station;
+
 pub mod beneath;
 pub mod discard;
 pub mod relocate;
@@ -22,6 +24,9 @@ pub mod staging;
 pub mod capture;
 pub mod policy;
 pub mod workspace;
+
+pub mod control;
+pub mod daemon;
 
 pub mod cli;
 

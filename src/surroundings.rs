@@ -35,6 +35,13 @@ pub fn state_dir() -> PathBuf {
         .join("trashfs")
 }
 
+/// Where the units of systemd's user instance lie: `$XDG_CONFIG_HOME/systemd/user`.
+pub fn systemd_user_dir() -> PathBuf {
+    absolute("XDG_CONFIG_HOME")
+        .unwrap_or_else(|| home().join(".config"))
+        .join("systemd/user")
+}
+
 /// Where control sockets lie: `$XDG_RUNTIME_DIR/trashfs`, else `/run/user/UID/trashfs` where
 /// that exists, else `/tmp/trashfs-UID`. Never inside the home directory, since a socket cannot
 /// be reached through a mount over it.

@@ -1,6 +1,8 @@
 //! A workspace opened for work: by the daemon that has it mounted, or by a command while it is
 //! not mounted. All verbs take one of these.
 
+pub mod open;
+
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,313 @@
+//! A workspace that is mounted: what runs behind it, and how it is taken down.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use trashfs_mount::session::{self, Mount, MountOptions, SessionError};
+use trashfs_mount::{Overlay, OverlayOptions, Running, ServeOptions, View, serve};
+
+use crate::capture::Capture;
+use crate::clock;
+use crate::control::{Host, Pong, Server};
+use crate::daemon::Report;
+use crate::daemon::prepare::Prepared;
+use crate::failure::Failure;
+use crate::station::MountRecord;
+use crate::workspace::{Live, Workspace};
+
+/// Requests in hand may take this long to end when the daemon does.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+/// The kernel's last words after an unmount.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why the daemon comes to its end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The mount is gone.
+    Unmounted(io::Result<()>),
+    /// Somebody wants it to end.
+    Signal(Signal),
+}
+
+/// Mounted and captured from, but not yet open to requests.
+pub(super) struct Mounted {
+    prepared: Prepared,
+    capture: Arc<Capture>,
+    server: Server,
+    running: Running,
+    mount: Mount,
+}
+
+impl Mounted {
+    /// Captures, then mounts, then answers the kernel.
+    pub(super) fn new(prepared: Prepared, allow_other: bool) -> Result<Self, Failure> {
+        let workspace = &prepared.workspace;
+        let (events, captured) = mpsc::channel();
+        let capture = Capture::new(
+            workspace.staging.clone(),
+            workspace.id.clone(),
+            workspace.policy.clone(),
+            events,
+        )
+        .map_err(|e| Failure::failed("capture", e.to_string()).state("nothing was mounted"))?;
+        let _ = captured;
+        let server = Server::bind(&prepared.runtime, &workspace.id, prepared.covered)
+            .map_err(|e| socket_failure(&prepared, &e))?;
+        let overlay = overlay(&prepared, capture.clone())?;
+        let as_root = rustix::process::geteuid().is_root();
+        let options = MountOptions {
+            allow_other: allow_other || as_root,
+            source_name: prepared.place.source.clone().into_os_string(),
+        };
+        let target = std::os::fd::AsFd::as_fd(&prepared.place.target);
+        let (device, pending) = session::mount(target, &prepared.place.path, &options)
+            .map_err(|e| mount_failure(&prepared, &e))?;
+        let options = ServeOptions {
+            passthrough: as_root,
+            ..ServeOptions::default()
+        };
+        let running = serve(device, overlay, &options)
+            .map_err(|e| Failure::io("answering the kernel", &e).state("nothing was mounted"))?;
+        Ok(Self {
+            prepared,
+            capture,
+            server,
+            running,
+            mount: pending.keep(),
+        })
+    }
+
+    /// Opens the door to requests and enters the mount into the register.
+    pub(super) fn serve(mut self, ends: Sender<End>) -> Result<Serving, Failure> {
+        let failed = |e: io::Error| Failure::io("making the daemon's threads", &e);
+        let pid = rustix::process::getpid()
+            .as_raw_nonzero()
+            .get()
+            .cast_unsigned();
+        let record = MountRecord {
+            pid,
+            mount_id: self.mount.id,
+            since: clock::now(),
+        };
+        let live = LiveMount {
+            capture: self.capture.clone(),
+            view: self.running.view(),
+        };
+        if self.prepared.workspace.live.set(Arc::new(live)).is_err() {
+            return Err(Failure::failed(
+                "internal",
+                "the workspace was mounted before",
+            ));
+        }
+        let desk = Desk {
+            workspace: self.prepared.workspace.clone(),
+            mount: self.mount.clone(),
+            pong: pong(&self.prepared, &record).map_err(failed)?,
+        };
+        self.prepared.registered.mount = Some(record);
+        self.prepared.register.put(&self.prepared.registered)?;
+        self.prepared.runtime.put(&self.prepared.registered)?;
+        self.server.serve(Arc::new(desk)).map_err(failed)?;
+        let running = self.running;
+        std::thread::Builder::new()
+            .name("serving".into())
+            .spawn(move || ends.send(End::Unmounted(running.join())))
+            .map_err(failed)?;
+        let path = self.mount.path.display();
+        tracing::info!(%path, version = env!("CARGO_PKG_VERSION"), "mounted");
+        Ok(Serving {
+            prepared: self.prepared,
+            capture: self.capture,
+            server: self.server,
+            mount: self.mount,
+            pid,
+        })
+    }
+}
+
+fn overlay(prepared: &Prepared, capture: Arc<Capture>) -> Result<Arc<Overlay<Capture>>, Failure> {
+    let failed = |e: io::Error| Failure::io("opening the workspace", &e);
+    let root = prepared.place.root.try_clone().map_err(failed)?;
+    let overlay = Overlay::new(root, capture, OverlayOptions::default()).map_err(failed)?;
+    Ok(Arc::new(overlay))
+}
+
+fn pong(prepared: &Prepared, record: &MountRecord) -> io::Result<Pong> {
+    Ok(Pong {
+        workspace: prepared.workspace.id.clone(),
+        path: prepared.registered.path.clone(),
+        source: prepared.registered.source.clone(),
+        backing: prepared.place.backing()?,
+        pid: record.pid,
+        mount_id: record.mount_id,
+        since: record.since,
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+fn socket_failure(prepared: &Prepared, error: &io::Error) -> Failure {
+    let path = prepared.runtime.socket_path(&prepared.workspace.id);
+    Failure::io(
+        format!("making the control socket {}", path.display()),
+        error,
+    )
+    .state("nothing was mounted")
+}
+
+fn mount_failure(prepared: &Prepared, error: &SessionError) -> Failure {
+    let path = prepared.place.path.display();
+    let (code, next) = match error {
+        SessionError::NoFuse => ("no-fuse", "modprobe fuse".to_owned()),
+        SessionError::FuseDenied(_) => ("no-fuse", "ls -l /dev/fuse".to_owned()),
+        SessionError::NoFusermount => ("no-fuse", "apt-get install fuse3".to_owned()),
+        SessionError::Fusermount(text) if text.contains("user_allow_other") => (
+            "no-permission",
+            "add the line user_allow_other to /etc/fuse.conf, or leave out --allow-other"
+                .to_owned(),
+        ),
+        SessionError::Fusermount(_) => ("no-permission", "trash doctor".to_owned()),
+        _ => ("mount", "trash doctor".to_owned()),
+    };
+    Failure::failed(code, format!("mounting {path}: {error}"))
+        .state("nothing was mounted")
+        .next(next)
+}
+
+/// A mounted workspace that takes requests.
+pub(super) struct Serving {
+    prepared: Prepared,
+    capture: Arc<Capture>,
+    server: Server,
+    mount: Mount,
+    pid: u32,
+}
+
+impl Serving {
+    /// What there is to say about the start.
+    pub(super) fn report(&self) -> Report {
+        let mut notices = self.prepared.place.notices.clone();
+        if let Some(set_up) = &self.prepared.set_up {
+            notices.push(format!(
+                "this station was set up with the local profile as {}",
+                set_up.station.station
+            ));
+        }
+        Report {
+            workspace: self.prepared.workspace.id.clone(),
+            path: self.mount.path.clone(),
+            source: self.prepared.place.source.clone(),
+            pid: self.pid,
+            already_mounted: false,
+            notices,
+        }
+    }
+
+    /// Serves until the end comes, and takes everything down.
+    pub(super) fn until(self, end: &Receiver<End>) -> Result<(), Failure> {
+        let served = match end.recv() {
+            Ok(End::Unmounted(served)) => served,
+            Ok(End::Signal(signal)) => {
+                tracing::info!(%signal, "told to end");
+                self.unmount_anyway();
+                match end.recv_timeout(LAST_WORDS) {
+                    Ok(End::Unmounted(served)) => served,
+                    // Detached while in use, or told again.
+                    _ => Ok(()),
+                }
+            }
+            Err(_) => Err(io::Error::other("the serving thread is gone")),
+        };
+        if let Err(error) = &served {
+            tracing::error!(%error, "the kernel could not be answered any more");
+            self.unmount_anyway();
+        }
+        self.take_down()?;
+        served.map_err(|e| Failure::io("serving the mount", &e).next("trash doctor"))
+    }
+
+    fn unmount_anyway(&self) {
+        let politely = self.mount.unmount(false);
+        let unmounted = match politely {
+            Err(SessionError::Busy) => {
+                tracing::warn!("the mount is in use: it is detached, and its users lose it");
+                self.mount.unmount(true)
+            }
+            other => other,
+        };
+        match unmounted {
+            Ok(()) | Err(SessionError::AnotherMount) => {}
+            Err(error) => tracing::error!(%error, "unmounting"),
+        }
+    }
+
+    fn take_down(mut self) -> Result<(), Failure> {
+        self.server.stop(LAST_REQUESTS);
+        self.capture.close_all();
+        if let Err(error) = self.prepared.runtime.clear(&self.prepared.workspace.id) {
+            tracing::warn!(%error, "clearing the runtime directory");
+        }
+        self.prepared.registered.mount = None;
+        self.prepared.register.put(&self.prepared.registered)?;
+        tracing::info!("ended");
+        Ok(())
+    }
+}
+
+/// The daemon at its control socket.
+struct Desk {
+    workspace: Arc<Workspace>,
+    mount: Mount,
+    pong: Pong,
+}
+
+impl Host for Desk {
+    fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    fn pong(&self) -> Pong {
+        self.pong.clone()
+    }
+
+    fn unmount(&self, lazily: bool) -> Result<(), Failure> {
+        unmount_failure(&self.mount, self.mount.unmount(lazily))
+    }
+}
+
+/// Says why a mount could not be taken away.
+pub(crate) fn unmount_failure(
+    mount: &Mount,
+    result: Result<(), SessionError>,
+) -> Result<(), Failure> {
+    let path = mount.path.display();
+    result.map_err(|error| match error {
+        SessionError::Busy => Failure::refused("busy", format!("{path} is in use"))
+            .state("it stays mounted")
+            .next(format!("trash unmount --lazy {path}")),
+        error => Failure::failed("unmount", format!("unmounting {path}: {error}"))
+            .state("it stays as it is")
+            .next("trash doctor"),
+    })
+}
+
+struct LiveMount {
+    capture: Arc<Capture>,
+    view: View,
+}
+
+impl Live for LiveMount {
+    fn close_operations(&self) {
+        self.capture.close_all();
+    }
+
+    fn name_changed(&self, dir: &std::path::Path, name: &std::ffi::OsStr) {
+        self.view.name_changed(dir, name);
+    }
+
+    fn staged_links_changed(&self, dev: u64, ino: u64, by: i32) {
+        self.capture.staged_links_changed(dev, ino, by);
+    }
+}
