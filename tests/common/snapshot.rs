@@ -56,9 +56,7 @@ impl Snapshot {
     /// Of the named children of `root` and everything below them.
     #[track_caller]
     pub fn of_names(root: &Path, names: &[&str]) -> Self {
-        let mut all = Self::of(root);
-        all.files
-            .retain(|path, _| names.iter().any(|name| path.starts_with(name)));
+        let all = Self::of(root).only(names);
         assert!(!all.files.is_empty(), "none of {names:?} in {root:?}");
         all
     }
@@ -69,6 +67,43 @@ impl Snapshot {
         self.files
             .retain(|path, _| !names.iter().any(|name| path.starts_with(name)));
         self
+    }
+
+    /// Only what is below these names.
+    #[must_use]
+    pub fn only(mut self, names: &[&str]) -> Self {
+        self.files
+            .retain(|path, _| names.iter().any(|name| path.starts_with(name)));
+        self
+    }
+
+    /// Without this one directory, but with what is in it.
+    #[must_use]
+    pub fn without_top(mut self, name: &str) -> Self {
+        self.files.remove(Path::new(name));
+        self
+    }
+
+    /// Without directories.
+    #[must_use]
+    pub fn files_only(mut self) -> Self {
+        self.files.retain(|_, f| f.kind != FileKind::Directory);
+        self
+    }
+
+    /// All of them.
+    pub fn files(&self) -> impl Iterator<Item = (&PathBuf, &Facts)> {
+        self.files.iter()
+    }
+
+    /// All of them, by value.
+    pub fn into_files(self) -> BTreeMap<PathBuf, Facts> {
+        self.files
+    }
+
+    /// One of them.
+    pub fn get(&self, path: &Path) -> Option<&Facts> {
+        self.files.get(path)
     }
 
     /// How many files there are.
@@ -111,6 +146,23 @@ impl Snapshot {
 }
 
 impl Facts {
+    /// Whether this is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// The same but for the path and for which other names there are.
+    pub fn same_file_as(&self, other: &Self) -> bool {
+        let same_as = PathBuf::new();
+        Self {
+            same_as: same_as.clone(),
+            ..self.clone()
+        } == Self {
+            same_as,
+            ..other.clone()
+        }
+    }
+
     fn against(&self, now: &Self) -> String {
         let mut text = String::new();
         macro_rules! compare {

@@ -152,6 +152,24 @@ fn marked(dir: &Path) {
     std::fs::write(inherits.join("child"), "inherited\n").unwrap();
 }
 
+/// Gives a file a mode, an owner, an attribute and a time that no other has.
+pub fn mark(path: &Path) {
+    if is_root() {
+        std::os::unix::fs::chown(path, Some(1357), Some(2468)).unwrap();
+    }
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o640)).unwrap();
+    set(path, "user.mark", b"marked");
+    let time = Timespec {
+        tv_sec: 1_234_567_890,
+        tv_nsec: 987_654_321,
+    };
+    let both = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &both, AtFlags::empty()).unwrap();
+}
+
 fn set(path: &Path, name: &str, value: &[u8]) {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())
         .unwrap_or_else(|e| panic!("{name} on {}: {e}", path.display()));

@@ -1,0 +1,182 @@
+//! kill -9 of the daemon: at each mutating system call, and at random under load.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{Snapshot, Station, Workspace, count};
+use crate::load::Load;
+use crate::scene::{Scene, victims};
+
+/// System calls that change something, the journal's included.
+const MUTATING: &str = "renameat2,renameat,linkat,unlinkat,mkdirat,symlinkat,mknodat,ftruncate,fallocate,\
+                        pwrite64,copy_file_range,fchmod,fchmodat,fchown,fchownat,utimensat,\
+                        lsetxattr,fsetxattr,setxattr,fsync,fdatasync,syncfs";
+
+/// Destroys all victims, one system call after the other, as far as the daemon lives. Says
+/// which paths were taken away with success.
+fn destroy(dir: &Path) -> Vec<&'static str> {
+    let mut done = Vec::new();
+    let mut step = |name: &'static str, outcome: std::io::Result<()>| {
+        if outcome.is_ok() {
+            done.push(name);
+        }
+    };
+    step("gone/a", std::fs::remove_file(dir.join("gone/a")));
+    step("over", std::fs::rename(dir.join("next"), dir.join("over")));
+    step(
+        "gone/below/c",
+        std::fs::remove_file(dir.join("gone/below/c")),
+    );
+    step("gone/below", std::fs::remove_dir(dir.join("gone/below")));
+    step("cut", std::fs::write(dir.join("cut"), "short\n"));
+    step("gone/b", std::fs::remove_file(dir.join("gone/b")));
+    step("gone", std::fs::remove_dir(dir.join("gone")));
+    step("link1", std::fs::remove_file(dir.join("link1")));
+    step("symlink", std::fs::remove_file(dir.join("symlink")));
+    step("single", std::fs::remove_file(dir.join("single")));
+    done
+}
+
+/// The daemon under strace with this injection; `Err` when it did not live to be mounted.
+fn traced(scene: &Scene, inject: &str, log: &str) -> Option<Workspace> {
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-o", log, "-e", &format!("trace={MUTATING}")])
+        .args(["-e", inject])
+        .arg(env!("CARGO_BIN_EXE_trash"))
+        .args(["mount", "-f"])
+        .arg(&scene.mounted)
+        .arg("--source")
+        .arg(&scene.source);
+    scene.station.surround(&mut command);
+    scene.station.start(&scene.mounted, command).ok()
+}
+
+/// One workload under the injection: removal by system calls, then by the product's own verbs.
+fn work(scene: &Scene, inject: &str, log: &str) -> Vec<&'static str> {
+    let Some(ws) = traced(scene, inject, log) else {
+        crate::common::detach(&scene.mounted);
+        return Vec::new();
+    };
+    let done = destroy(&ws.path);
+    ws.trash(["put", "put"]);
+    ws.trash(["undo"]);
+    ws.trash(["undo", "--cause", "replace"]);
+    ws.sh("rm -rf link2 symlink");
+    ws.kill();
+    done
+}
+
+/// How many calls of [`MUTATING`] the busiest thread makes in one workload.
+fn points() -> usize {
+    let scene = Scene::new(Station::new());
+    victims(&scene.source);
+    let log = scene.station.dir("trace").join("log");
+    work(
+        &scene,
+        "inject=fsync:delay_enter=0:when=100000",
+        log.to_str().unwrap(),
+    );
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut calls = std::collections::BTreeMap::new();
+    for line in text
+        .lines()
+        .filter(|l| !l.contains("+++") && !l.contains("resumed>"))
+    {
+        *calls
+            .entry(line.split_whitespace().next().unwrap().to_owned())
+            .or_insert(0) += 1;
+    }
+    calls.into_values().max().unwrap_or(0)
+}
+
+#[test]
+fn kills_at_every_mutating_system_call_lose_nothing() {
+    let points = points();
+    assert!(points > 20, "{points} mutating calls are too few");
+    let step = points.div_ceil(count("TRASHFS_KILL_POINTS", 40));
+    for point in (1..=points).step_by(step) {
+        let scene = Scene::new(Station::new());
+        let before = victims(&scene.source);
+        let inject = format!("inject={MUTATING}:signal=KILL:when={point}");
+        let done = work(&scene, &inject, "/dev/null");
+        // Recovery is killed as well, once.
+        let again = format!("inject={MUTATING}:signal=KILL:when={}", 1 + point % 9);
+        if let Some(ws) = traced(&scene, &again, "/dev/null") {
+            ws.kill();
+        }
+        crate::common::detach(&scene.mounted);
+        scene.assert_whole(&before, &format!("killed at call {point} after {done:?}"));
+    }
+    eprintln!("{} kill points of {points}", points.div_ceil(step));
+}
+
+#[test]
+fn random_kills_under_load_lose_nothing() {
+    for round in 0..count("TRASHFS_RANDOM_KILLS", 20) {
+        let scene = Scene::new(Station::new());
+        let ws = scene.mount();
+        let load = Load::start(&ws.path, 4, false);
+        std::thread::sleep(Duration::from_millis(30 + (round as u64 * 37) % 300));
+        ws.kill();
+        let acknowledged = load.stop();
+        assert!(acknowledged.steps > 0, "round {round}: no load");
+        let ws = scene.mount();
+        let entries = Scene::entries(&ws);
+        acknowledged.assert_kept(&scene, &format!("round {round}"));
+        let ws = ws.remount();
+        assert_eq!(
+            entries,
+            Scene::entries(&ws),
+            "round {round}: recovery twice"
+        );
+    }
+}
+
+#[test]
+fn a_lost_file_is_noticed() {
+    let scene = Scene::new(Station::new());
+    let before = victims(&scene.source);
+    let ws = scene.mount();
+    destroy(&ws.path);
+    ws.kill();
+    assert!(scene.lost_after_mount(&before).is_empty());
+    let staged = crate::common::sh(
+        &scene.source,
+        "find .trashfs/ops -path '*/gone/b' -exec rm {} +",
+    );
+    staged.ok();
+    assert_eq!(scene.lost_after_mount(&before), [Path::new("gone/b")]);
+}
+
+#[test]
+fn a_damaged_op_record_costs_only_the_attribution() {
+    for content in ["", "{\"format\":1,", "\0\0\0\0"] {
+        let scene = Scene::new(Station::new());
+        let before = victims(&scene.source);
+        let ws = scene.mount();
+        destroy(&ws.path);
+        ws.kill();
+        for record in find(&scene.source, "op.json") {
+            std::fs::File::create(record)
+                .unwrap()
+                .write_all(content.as_bytes())
+                .unwrap();
+        }
+        std::fs::remove_dir_all(scene.station.state()).unwrap();
+        scene.assert_whole(
+            &before,
+            &format!("op.json is {content:?} and the journal gone"),
+        );
+    }
+}
+
+fn find(dir: &Path, name: &str) -> Vec<std::path::PathBuf> {
+    let files = Snapshot::of(&dir.join(".trashfs/ops")).into_files();
+    let wanted = files.into_iter().filter(|(path, _)| path.ends_with(name));
+    wanted
+        .map(|(path, _)| dir.join(".trashfs/ops").join(path))
+        .collect()
+}
