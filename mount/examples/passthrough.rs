@@ -31,7 +31,11 @@ fn main() -> std::io::Result<()> {
         options.as_c_str(),
     )?;
     let overlay = Overlay::new(root, Arc::new(ProceedAlways), OverlayOptions::default())?;
+    let threads = std::env::var("TRASHFS_THREADS").ok();
     let options = ServeOptions {
+        threads: threads
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(ServeOptions::default().threads),
         passthrough: std::env::var_os("TRASHFS_PLAIN_IO").is_none(),
         ..ServeOptions::default()
     };

@@ -28,7 +28,7 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> Self {
         Self {
-            threads: 4,
+            threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
             passthrough: true,
             backing_read_only: false,
         }

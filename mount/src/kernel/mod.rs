@@ -30,6 +30,9 @@ const MAX_WRITE_BYTES: u32 = 1 << 20;
 /// Reads ahead and the like that may wait for us at once.
 const MAX_BACKGROUND: u16 = 64;
 
+/// The kernel may remember a listing: it hears of every change.
+const LISTING: FopenFlags = FopenFlags::FOPEN_CACHE_DIR.union(FopenFlags::FOPEN_KEEP_CACHE);
+
 /// `f_type` of filesystems that report errors of earlier writes when a file is closed.
 const REPORTS_AT_CLOSE: [i64; 4] = [
     0x6969,      // nfs
@@ -124,7 +127,9 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_DONT_MASK
-            | InitFlags::FUSE_POSIX_ACL;
+            | InitFlags::FUSE_POSIX_ACL
+            // Without it the kernel asks for security.capability before every write.
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
         let lacking = |_| io::Error::other("the kernel takes back what it offered");
         config.add_capabilities(wanted & offered).map_err(lacking)?;
         let stacked = STACKED.contains(&self.overlay.filesystem_type());
@@ -373,12 +378,13 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.overlay.write(handle.0, offset, data) {
+        let unprivileged = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match self.overlay.write(handle.0, offset, data, unprivileged) {
             Ok(len) => reply.written(len as u32),
             Err(error) => reply.error(errno(error)),
         }
@@ -420,7 +426,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
 
     fn opendir(&self, _: &Request, node: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.overlay.opendir(node.0) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Ok(handle) => reply.opened(FileHandle(handle), LISTING),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -558,7 +564,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -566,7 +572,9 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.overlay.fallocate(handle.0, mode, offset, len));
+        let caller = caller(request);
+        let allocated = self.overlay.fallocate(caller, handle.0, mode, offset, len);
+        reply_empty(reply, allocated);
     }
 
     fn lseek(
@@ -586,7 +594,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
@@ -598,7 +606,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         reply: ReplyWrite,
     ) {
         let (from, to) = ((from.0, from_offset), (to.0, to_offset));
-        match self.overlay.copy_file_range(from, to, len) {
+        match self.overlay.copy_file_range(caller(request), from, to, len) {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(errno(error)),
         }

@@ -72,7 +72,9 @@ impl Passthrough {
     }
 
     fn choose(&self, mode: u32, register: impl FnOnce() -> io::Result<BackingId>) -> Way {
-        if !self.is_wanted() || mode & libc::S_IFMT != libc::S_IFREG {
+        // The kernel doesn't clear set-id bits on writes that it passes through itself.
+        let set_id = mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        if !self.is_wanted() || set_id || mode & libc::S_IFMT != libc::S_IFREG {
             return Way::Ordinary;
         }
         match register() {

@@ -4,6 +4,7 @@ use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT
 use rustix::io::Errno;
 
 use super::Overlay;
+use super::file::drop_set_id_for;
 use super::reach::Reach;
 use crate::handles::HandleId;
 use crate::numbers::ROOT;
@@ -105,7 +106,10 @@ impl<I: Interceptor> Overlay<I> {
             Some(Ok(file)) if file.access.writes() => Reach::Handle(file),
             _ => self.writable(node)?,
         };
-        let act = || rustix::fs::ftruncate(&file, size);
+        let act = || {
+            rustix::fs::ftruncate(&file, size)?;
+            drop_set_id_for(caller, &file)
+        };
         if !self.wants(Interests::TRUNCATE) {
             return act();
         }

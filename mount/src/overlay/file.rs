@@ -1,6 +1,6 @@
 //! Open files: data, space, durability.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::Overlay;
 use super::reach::Reach;
 use crate::handles::{Access, HandleId, OpenFile};
-use crate::{Attr, Interceptor, NodeId, sys};
+use crate::{Attr, Caller, Interceptor, NodeId, sys};
 
 /// Flags of an `open(2)` that mean something below; the rest is the kernel's business (creation,
 /// truncation) or depends on the caller's buffers (`O_DIRECT`) or identity (`O_NOATIME`).
@@ -22,6 +22,25 @@ const PASSED_ON: OFlags = OFlags::ACCMODE
 pub(super) fn backing_flags(flags: i32) -> OFlags {
     let asked = OFlags::from_bits_retain(flags.cast_unsigned());
     (asked & PASSED_ON) | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC
+}
+
+/// Does to a changed file what the kernel does after an unprivileged caller's change, where it
+/// leaves that to us. Of the caller's capabilities only the user id is known.
+pub(super) fn drop_set_id_for(caller: Caller, file: impl AsFd) -> Result<(), Errno> {
+    if caller.uid == 0 {
+        return Ok(());
+    }
+    drop_set_id(file)
+}
+
+fn drop_set_id(file: impl AsFd) -> Result<(), Errno> {
+    let mode = Attr::of(&file)?.permissions();
+    let runs_as_group = mode & libc::S_IXGRP != 0;
+    let dropped = libc::S_ISUID | if runs_as_group { libc::S_ISGID } else { 0 };
+    if mode & dropped == 0 {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode & !dropped))
 }
 
 /// A file just opened.
@@ -120,8 +139,14 @@ impl<I: Interceptor> Overlay<I> {
         Ok(done)
     }
 
-    /// `pwrite(2)`.
-    pub fn write(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+    /// `pwrite(2)`; `unprivileged` if the writer may not keep a file's set-id bits.
+    pub fn write(
+        &self,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        unprivileged: bool,
+    ) -> Result<usize, Errno> {
         let file = self.files.get(handle)?;
         let mut done = 0;
         while done < data.len() {
@@ -132,6 +157,9 @@ impl<I: Interceptor> Overlay<I> {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
+        }
+        if unprivileged {
+            drop_set_id(&*file)?;
         }
         Ok(done)
     }
@@ -149,6 +177,7 @@ impl<I: Interceptor> Overlay<I> {
     /// `fallocate(2)`; `mode` is its mode.
     pub fn fallocate(
         &self,
+        caller: Caller,
         handle: HandleId,
         mode: i32,
         offset: u64,
@@ -156,7 +185,8 @@ impl<I: Interceptor> Overlay<I> {
     ) -> Result<(), Errno> {
         let file = self.files.get(handle)?;
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        rustix::fs::fallocate(&file.fd, mode, offset, len)
+        rustix::fs::fallocate(&file.fd, mode, offset, len)?;
+        drop_set_id_for(caller, &*file)
     }
 
     /// `lseek(2)` for `SEEK_DATA` and `SEEK_HOLE`, the two that depend on the backing.
@@ -174,6 +204,7 @@ impl<I: Interceptor> Overlay<I> {
     /// `copy_file_range(2)`.
     pub fn copy_file_range(
         &self,
+        caller: Caller,
         (from, from_offset): (HandleId, u64),
         (to, to_offset): (HandleId, u64),
         len: u64,
@@ -181,13 +212,15 @@ impl<I: Interceptor> Overlay<I> {
         let (from, to) = (self.files.get(from)?, self.files.get(to)?);
         let (mut from_offset, mut to_offset) = (from_offset, to_offset);
         let len = usize::try_from(len.min(i32::MAX as u64)).unwrap_or(usize::MAX);
-        rustix::fs::copy_file_range(
+        let copied = rustix::fs::copy_file_range(
             &from.fd,
             Some(&mut from_offset),
             &to.fd,
             Some(&mut to_offset),
             len,
-        )
+        )?;
+        drop_set_id_for(caller, &*to)?;
+        Ok(copied)
     }
 
     /// A handle of `node` that can be written through, opened for once if there is none.
