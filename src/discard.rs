@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use rustix::path::Arg;
+use trashfs_mount::Attr;
 
 use crate::beneath;
 use crate::walk::{Flow, Step, When};
@@ -35,16 +36,36 @@ pub fn empty_dir(dir: impl AsFd, name: impl Arg) -> Result<(), Errno> {
 /// # Errors
 /// The first that a removal gives; what was removed until then stays removed.
 pub fn tree(dir: BorrowedFd<'_>, name: &OsStr) -> std::io::Result<()> {
+    tree_telling(dir, name, &mut |_| ())
+}
+
+/// Like [`tree`]; tells of each file that is no directory as it was just before it went.
+///
+/// # Errors
+/// As [`tree`].
+pub fn tree_telling(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    tell: &mut dyn FnMut(&Attr),
+) -> std::io::Result<()> {
     let fd = match beneath::open_dir_at(dir, name) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(file(dir, name)?),
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            let attr = Attr::at(dir, name)?;
+            file(dir, name)?;
+            tell(&attr);
+            return Ok(());
+        }
         Err(e) => return Err(e.into()),
     };
     crate::walk::walk(fd.as_fd(), &mut |step: &Step<'_>| {
         match step.when {
             When::Enter => make_writable(step)?,
-            When::Leaf => gone_is_fine(file(step.dir, step.name))?,
+            When::Leaf => {
+                gone_is_fine(file(step.dir, step.name))?;
+                tell(step.attr);
+            }
             When::Leave => gone_is_fine(empty_dir(step.dir, step.name))?,
         }
         Ok(Flow::Continue)

@@ -21,6 +21,12 @@ pub mod walk;
 pub mod journal;
 pub mod staging;
 
+pub mod keeper;
+pub mod query;
+pub mod reconcile;
+pub mod retention;
+pub mod seal;
+
 pub mod capture;
 pub mod policy;
 pub mod workspace;

@@ -32,6 +32,7 @@ pub use overlay::{
     AttrChanges, DirEntry, Found, NewTime, Opened, Overlay, OverlayOptions, SpaceUsage,
 };
 pub use serve::{Running, ServeOptions, View, serve};
+pub use sys::idle_io_priority;
 
 /// Identifies a file to the kernel: the backing's inode number, 1 for the root, a virtual
 /// number for files of other filesystems inside the tree.

@@ -159,3 +159,29 @@ impl Drop for Persona {
         }
     }
 }
+
+/// Has the kernel serve the calling thread's reads and writes when nobody else wants the disk
+/// (ioprio_set(2)).
+///
+/// # Errors
+/// Those of ioprio_set(2).
+#[expect(unsafe_code, reason = "no crate wraps ioprio_set(2)")]
+pub fn idle_io_priority() -> std::io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3;
+    const CLASS_SHIFT: libc::c_int = 13;
+    // SAFETY: three integers; the kernel reads and writes no memory of ours.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_ioprio_set,
+            WHO_PROCESS,
+            0,
+            CLASS_IDLE << CLASS_SHIFT,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}

@@ -35,6 +35,10 @@ pub enum CaptureEvent {
         /// The rule.
         rule: String,
     },
+    /// To be answered once everything sent before is in the journal.
+    Sync(Sender<()>),
+    /// Nothing more will come: write what there is and end.
+    Stop,
 }
 
 /// Keeps what the mount would destroy.

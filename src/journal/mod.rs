@@ -81,6 +81,8 @@ pub struct Totals {
     pub hosted_bytes: u64,
     /// Bytes of files kept locally only.
     pub local_bytes: u64,
+    /// What all of it occupies on the disk, as far as it is measured.
+    pub disk_bytes: u64,
     /// Losses announced, ever.
     pub losses: u64,
     /// Deletions that a policy rule ordered, ever.
@@ -235,15 +237,37 @@ impl Journal {
     }
 
     /// At most `rows_max` resident entries kept in this way that could be given up: whole, not
-    /// held; oldest first.
+    /// held, removed at `from` or later; oldest first.
     ///
     /// # Errors
     /// When the journal can't be read.
-    pub fn evictable(&self, keep: Keep, rows_max: u32) -> Result<Vec<Entry>, Failure> {
+    pub fn evictable(
+        &self,
+        keep: Keep,
+        from: UnixNanos,
+        rows_max: u32,
+    ) -> Result<Vec<Entry>, Failure> {
         let rule = "ended = 0 AND hold = 0 AND resident = 1 AND state = 'sealed' AND keep = ?1 \
-                    ORDER BY removed_at, id LIMIT ?2";
-        let values = [Value::from(keep.as_str().to_owned()), Value::from(rows_max)];
+                    AND removed_at >= ?2 ORDER BY removed_at, id LIMIT ?3";
+        let values = [
+            Value::from(keep.as_str().to_owned()),
+            Value::from(from.0),
+            Value::from(rows_max),
+        ];
         select::all(&self.db.lock(), rule, &values)
+    }
+
+    /// What an entry occupies on the disk, if it was measured.
+    ///
+    /// # Errors
+    /// When the journal can't be read.
+    pub fn disk_bytes(&self, id: &EntryId) -> Result<Option<u64>, Failure> {
+        let sql = "SELECT max(disk_bytes) FROM entries WHERE id = ?1";
+        self.db
+            .lock()
+            .query_row(sql, [id.as_str()], |row| row.get::<_, Option<i64>>(0))
+            .map(|bytes| bytes.and_then(|b| u64::try_from(b).ok()))
+            .map_err(|e| failure(&e))
     }
 
     /// Entries of which at least one tree has expired at `now`, soonest first.
@@ -284,6 +308,16 @@ impl Journal {
         select::all(&self.db.lock(), rule, &values)
     }
 
+    /// Resident entries whose occupation of the disk is not measured, largest first.
+    ///
+    /// # Errors
+    /// When the journal can't be read.
+    pub fn unmeasured(&self, rows_max: u32) -> Result<Vec<Entry>, Failure> {
+        let rule = "ended = 0 AND resident = 1 AND state != 'open' AND disk_bytes IS NULL \
+                    ORDER BY bytes DESC LIMIT ?1";
+        select::all(&self.db.lock(), rule, &[Value::from(rows_max)])
+    }
+
     /// Numbers for `status`.
     ///
     /// # Errors
@@ -292,6 +326,7 @@ impl Journal {
         let sql = "SELECT count(*), sum(pending), sum(hold), sum(hashed = 0),
                    sum(iif(keep = 'hosted' AND resident, bytes, 0)),
                    sum(iif(keep = 'local' AND resident, bytes, 0)),
+                   sum(iif(resident, coalesce(disk_bytes, bytes), 0)),
                    (SELECT max(number) FROM losses), (SELECT max(number) FROM deletions)
                    FROM entries WHERE ended = 0";
         let number = |row: &rusqlite::Row<'_>, at| {
@@ -308,8 +343,9 @@ impl Journal {
                     unhashed: number(row, 3)?,
                     hosted_bytes: number(row, 4)?,
                     local_bytes: number(row, 5)?,
-                    losses: number(row, 6)?,
-                    deleted_outright: number(row, 7)?,
+                    disk_bytes: number(row, 6)?,
+                    losses: number(row, 7)?,
+                    deleted_outright: number(row, 8)?,
                 })
             })
             .map_err(|e| failure(&e))

@@ -74,7 +74,7 @@ impl Batch<'_> {
         self.db
             .prepare_cached(
                 "INSERT INTO entries VALUES
-                 (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)
+                 (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,NULL,?15,?16,?17,?18)
                  ON CONFLICT (id) DO UPDATE SET
                  operation=?2, state=?3, removed_at=?4, ended=?5, pending=?6, causes=?7, keep=?8,
                  agent=?9, session=?10, hold=?11, resident=?12, hashed=?13, bytes=?14, paths=?15,
@@ -139,6 +139,18 @@ impl Batch<'_> {
         self.run(
             "UPDATE entries SET next_expiry = ?2 WHERE id = ?1",
             params![id.as_str(), at.0],
+        )
+    }
+
+    /// Sets what an entry's files occupy on the main area's filesystem.
+    ///
+    /// # Errors
+    /// When the journal can't be written.
+    pub fn set_disk_bytes(&self, id: &EntryId, bytes: u64) -> Result<(), Failure> {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.run(
+            "UPDATE entries SET disk_bytes = ?2 WHERE id = ?1",
+            params![id.as_str(), bytes],
         )
     }
 

@@ -15,6 +15,7 @@ CREATE TABLE entries (
     resident    INTEGER NOT NULL,
     hashed      INTEGER NOT NULL,
     bytes       INTEGER NOT NULL,   -- length of its files
+    disk_bytes  INTEGER,            -- what they occupy that nothing else does, once measured
     paths       BLOB NOT NULL,      -- the roots shown, each between NULs
     cut         INTEGER NOT NULL,   -- has roots that `paths` lacks
     next_expiry INTEGER NOT NULL,   -- when the first of its trees expires, ns

@@ -111,6 +111,11 @@ impl State {
         )
     }
 
+    /// The staged bytes were freed, the hosted copy is what there is.
+    pub fn is_released(self) -> bool {
+        self == Self::Released
+    }
+
     /// Nothing more can happen.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Restored | Self::Expired | Self::Discarded)

@@ -257,6 +257,7 @@ fn lock(staging: BorrowedFd<'_>) -> Result<OwnedFd, AreaError> {
 #[derive(Debug)]
 pub struct Staging {
     areas: RwLock<Vec<Arc<Area>>>,
+    pub(super) pins: super::pins::Pins,
 }
 
 impl Staging {
@@ -264,6 +265,7 @@ impl Staging {
     pub fn new(main: Area) -> Self {
         Self {
             areas: RwLock::new(vec![Arc::new(main)]),
+            pins: super::pins::Pins::default(),
         }
     }
 

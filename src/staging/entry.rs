@@ -1,8 +1,9 @@
 //! The directory of one entry.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
@@ -22,6 +23,10 @@ pub const SUMMARY: &str = "summary.json";
 pub const MANIFEST: &str = "manifest.jsonl";
 /// Hold and retention as a person set them.
 pub const SETTINGS: &str = "settings.json";
+
+/// Paths of removed directories whose real mode is that of a container: a JSON value
+/// ([`Bytes`](crate::record::Bytes)) a line.
+pub const EXCEPTIONS: &str = "exceptions.jsonl";
 
 /// One entry's directories: in the main area, and in that of each other filesystem that it
 /// touched.
@@ -63,6 +68,49 @@ impl EntryDir {
             }
         }
         Ok(None)
+    }
+
+    /// Names in the entry's directories that are neither records nor trees.
+    ///
+    /// # Errors
+    /// Those of reading directories.
+    pub fn foreign(&self) -> io::Result<Vec<PathBuf>> {
+        let mut foreign = Vec::new();
+        for (area, dir) in &self.parts {
+            for (name, kind) in names_in(dir.as_fd())? {
+                let text = name.to_str().unwrap_or_default();
+                let ours = if kind == rustix::fs::FileType::Directory {
+                    text.parse::<TreeName>().is_ok()
+                } else {
+                    [".json", ".jsonl", ".new"]
+                        .iter()
+                        .any(|end| text.ends_with(end))
+                };
+                if !ours {
+                    let ops = area.prefix.join(crate::staging::STAGING_NAME).join("ops");
+                    foreign.push(ops.join(self.id.as_str()).join(name));
+                }
+            }
+        }
+        Ok(foreign)
+    }
+
+    /// Paths whose directories look like containers and are none.
+    ///
+    /// # Errors
+    /// Those of reading a file that exists. A line that was cut off is passed over.
+    pub fn exceptions(&self) -> io::Result<HashSet<PathBuf>> {
+        let mut paths = HashSet::new();
+        for (_, dir) in &self.parts {
+            let text = read_record(dir, EXCEPTIONS)?.unwrap_or_default();
+            let lines = text.split(|byte| *byte == b'\n');
+            paths.extend(
+                lines
+                    .filter_map(|line| serde_json::from_slice::<crate::record::Bytes>(line).ok())
+                    .map(|path| PathBuf::from(path.0)),
+            );
+        }
+        Ok(paths)
     }
 
     /// All trees, by cause, retention and slot.
