@@ -1,6 +1,5 @@
 //! Mounts, serves, and takes everything down in order.
 
-use std::path::PathBuf;
 use std::sync::mpsc;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -13,6 +12,7 @@ use crate::daemon::prepare::{Prepared, prepare};
 use crate::daemon::serving::{End, Mounted};
 use crate::failure::Failure;
 use crate::ids::WorkspaceId;
+use crate::record::Bytes;
 use crate::surroundings;
 
 /// How a mount came to be.
@@ -22,9 +22,9 @@ pub struct Report {
     /// The workspace's id.
     pub workspace: WorkspaceId,
     /// Where it is mounted.
-    pub path: PathBuf,
+    pub path: Bytes,
     /// Its backing directory.
-    pub source: PathBuf,
+    pub source: Bytes,
     /// The daemon's process id.
     pub pid: u32,
     /// It was mounted before; nothing was done.
@@ -37,8 +37,8 @@ impl Report {
     fn of_mounted(pong: Pong) -> Self {
         Self {
             workspace: pong.workspace,
-            path: pong.path.as_path().to_owned(),
-            source: pong.source.as_path().to_owned(),
+            path: pong.path,
+            source: pong.source,
             pid: pong.pid,
             already_mounted: true,
             notices: Vec::new(),

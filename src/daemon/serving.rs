@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use trashfs_mount::session::{self, Mount, MountOptions, SessionError};
@@ -28,6 +28,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(super) enum End {
     /// The mount is gone.
     Unmounted(io::Result<()>),
+    /// It was taken out of the tree while it was in use: those users are not waited for.
+    Detached,
     /// Somebody wants it to end.
     Signal(Signal),
 }
@@ -106,6 +108,7 @@ impl Mounted {
             workspace: self.prepared.workspace.clone(),
             mount: self.mount.clone(),
             pong: pong(&self.prepared, &record).map_err(failed)?,
+            ends: ends.clone(),
         };
         self.prepared.registered.mount = Some(record);
         self.prepared.register.put(&self.prepared.registered)?;
@@ -197,8 +200,8 @@ impl Serving {
         }
         Report {
             workspace: self.prepared.workspace.id.clone(),
-            path: self.mount.path.clone(),
-            source: self.prepared.place.source.clone(),
+            path: self.mount.path.as_path().into(),
+            source: self.prepared.place.source.as_path().into(),
             pid: self.pid,
             already_mounted: false,
             notices,
@@ -212,12 +215,9 @@ impl Serving {
             Ok(End::Signal(signal)) => {
                 tracing::info!(%signal, "told to end");
                 self.unmount_anyway();
-                match end.recv_timeout(LAST_WORDS) {
-                    Ok(End::Unmounted(served)) => served,
-                    // Detached while in use, or told again.
-                    _ => Ok(()),
-                }
+                last_words(end)
             }
+            Ok(End::Detached) => last_words(end),
             Err(_) => Err(io::Error::other("the serving thread is gone")),
         };
         if let Err(error) = &served {
@@ -256,11 +256,26 @@ impl Serving {
     }
 }
 
+/// The kernel's end, if it comes soon: it does not while a detached mount is in use.
+fn last_words(end: &Receiver<End>) -> io::Result<()> {
+    let until = Instant::now() + LAST_WORDS;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        match end.recv_timeout(left) {
+            Ok(End::Unmounted(served)) => return served,
+            // Told again.
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
 /// The daemon at its control socket.
 struct Desk {
     workspace: Arc<Workspace>,
     mount: Mount,
     pong: Pong,
+    ends: Sender<End>,
 }
 
 impl Host for Desk {
@@ -273,7 +288,12 @@ impl Host for Desk {
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), Failure> {
-        unmount_failure(&self.mount, self.mount.unmount(lazily))
+        unmount_failure(&self.mount, self.mount.unmount(lazily))?;
+        if lazily {
+            // Nobody listens any more: the end has come already.
+            let _ = self.ends.send(End::Detached);
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Taking a mount away, whether its daemon lives, is stuck or is dead.
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -13,6 +13,7 @@ use trashfs_mount::session::Mount;
 use crate::control::{self, Request};
 use crate::daemon::serving::unmount_failure;
 use crate::failure::Failure;
+use crate::record::Bytes;
 use crate::station::{self, Located, Presence, normalised};
 
 /// A daemon writes its last records within this time.
@@ -24,7 +25,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 #[serde(rename_all = "camelCase")]
 pub struct Unmounted {
     /// Where.
-    pub path: PathBuf,
+    pub path: Bytes,
     /// Its daemon was dead already.
     pub was_stale: bool,
 }
@@ -59,7 +60,7 @@ pub fn unmount(dir: &Path, lazily: bool) -> Result<Unmounted, Failure> {
     };
     unmount_failure(&mount, mount.unmount(lazily || stale))?;
     Ok(Unmounted {
-        path,
+        path: path.into(),
         was_stale: stale,
     })
 }
@@ -79,7 +80,7 @@ fn by_daemon(located: &Located, pid: u32, lazily: bool) -> Result<Unmounted, Fai
             .next("trash doctor"));
     }
     Ok(Unmounted {
-        path: located.path().to_owned(),
+        path: located.path().into(),
         was_stale: false,
     })
 }
