@@ -139,6 +139,11 @@ impl Attr {
         self.kind() == FileKind::Directory
     }
 
+    /// Whether this is a regular file.
+    pub fn is_regular(&self) -> bool {
+        self.kind() == FileKind::Regular
+    }
+
     /// Permission bits with set-id and sticky bits, without the type.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777

@@ -74,9 +74,14 @@ struct Extra {
     shared_writers: u32,
     place: Option<Place>,
     /// Keeps a removed directory reachable for those who are in it.
-    pinned: Option<Arc<OwnedFd>>,
+    pinned: Option<Pin>,
     /// It was captured while it could be written to.
     captured_writable: bool,
+}
+
+struct Pin {
+    fd: Arc<OwnedFd>,
+    _slot: Arc<()>,
 }
 
 impl Node {
@@ -140,12 +145,18 @@ const SHARDS: usize = 64;
 /// The node table.
 pub(crate) struct Nodes {
     shards: [Mutex<HashMap<NodeId, Node>>; SHARDS],
+    /// Shared by all pins, which counts them.
+    pins: Arc<()>,
 }
+
+/// More removed directories than these are not kept open.
+const MAX_PINS: usize = 64;
 
 impl Nodes {
     pub(crate) fn new() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
+            pins: Arc::default(),
         }
     }
 
@@ -188,6 +199,7 @@ impl Nodes {
         node.add_name(parent, name);
         if let Some(extra) = &mut node.extra {
             extra.place = None;
+            extra.pinned = None;
         }
         Remembered {
             generation: node.generation,
@@ -259,13 +271,22 @@ impl Nodes {
         });
     }
 
-    /// Keeps a removed directory reachable.
+    /// Keeps a removed directory reachable, unless there are too many of them.
     pub(crate) fn pin(&self, id: NodeId, fd: Arc<OwnedFd>) {
-        self.with(id, |node| node.extra().pinned = Some(fd));
+        if Arc::strong_count(&self.pins) > MAX_PINS {
+            return;
+        }
+        let pin = Pin {
+            fd,
+            _slot: Arc::clone(&self.pins),
+        };
+        self.with(id, |node| node.extra().pinned = Some(pin));
     }
 
     pub(crate) fn pinned(&self, id: NodeId) -> Option<Arc<OwnedFd>> {
-        self.with_extra(id, |extra| extra.pinned.clone())?
+        self.with_extra(id, |extra| {
+            extra.pinned.as_ref().map(|pin| Arc::clone(&pin.fd))
+        })?
     }
 
     pub(crate) fn place(&self, id: NodeId) -> Option<Place> {

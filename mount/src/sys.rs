@@ -86,15 +86,16 @@ pub(crate) fn max_open_files() -> usize {
 /// checked the caller's permissions already, with the supplementary groups that we don't know.
 #[must_use]
 pub(crate) struct Persona {
-    restore: Option<(Uid, Gid)>,
+    identity: Option<(Uid, Gid)>,
+    umask: Option<Mode>,
 }
 
 /// What a thread needs to be able to put on a [`Persona`].
 struct ThreadTraits {
-    /// The thread shares its umask with no other.
-    own_umask: bool,
+    /// The process's umask, if the thread has one of its own now.
+    umask: Option<Mode>,
     /// The process's own identity; known only if it may take on others.
-    own_identity: Option<(Uid, Gid)>,
+    identity: Option<(Uid, Gid)>,
 }
 
 thread_local! {
@@ -105,15 +106,22 @@ impl ThreadTraits {
     fn establish() -> Self {
         let own_umask = nix::sched::unshare(CloneFlags::CLONE_FS).is_ok();
         let uid = nix::unistd::geteuid();
-        let own_identity = uid.is_root().then(|| (uid, nix::unistd::getegid()));
-        if own_identity.is_some() {
+        let identity = uid.is_root().then(|| (uid, nix::unistd::getegid()));
+        if identity.is_some() {
             keep_capabilities_across_identities();
         }
         Self {
-            own_umask,
-            own_identity,
+            umask: own_umask.then(current_umask),
+            identity,
         }
     }
+}
+
+/// Only for threads that have an umask of their own: there is no reading without setting.
+fn current_umask() -> Mode {
+    let umask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(umask);
+    umask
 }
 
 /// Without this, creation in a directory that only a supplementary group of the caller may write
@@ -131,31 +139,35 @@ impl Persona {
     /// Puts on `caller` and `umask`. Gives, beside the guard, the part of `mode` to ask the
     /// kernel for.
     pub(crate) fn assume(caller: Caller, mode: u32, umask: u32) -> (Self, Mode) {
+        let wanted = Mode::from_raw_mode(umask & 0o777);
         TRAITS.with(|cell| {
             let traits = cell.get_or_init(ThreadTraits::establish);
-            let mode = if traits.own_umask {
-                rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
-                mode
-            } else {
-                mode & !umask
+            let other = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
+            let persona = Self {
+                identity: traits.identity.filter(|own| *own != other),
+                umask: traits.umask.filter(|own| *own != wanted),
             };
-            let restore = traits
-                .own_identity
-                .filter(|own| (caller.uid, caller.gid) != (own.0.as_raw(), own.1.as_raw()));
-            if restore.is_some() {
-                setfsgid(Gid::from_raw(caller.gid));
-                setfsuid(Uid::from_raw(caller.uid));
+            if persona.umask.is_some() {
+                rustix::process::umask(wanted);
             }
-            (Self { restore }, Mode::from_raw_mode(mode & 0o7777))
+            if persona.identity.is_some() {
+                setfsgid(other.1);
+                setfsuid(other.0);
+            }
+            let masked = if traits.umask.is_some() { 0 } else { umask };
+            (persona, Mode::from_raw_mode(mode & 0o7777 & !masked))
         })
     }
 }
 
 impl Drop for Persona {
     fn drop(&mut self) {
-        if let Some((uid, gid)) = self.restore {
+        if let Some((uid, gid)) = self.identity {
             setfsuid(uid);
             setfsgid(gid);
+        }
+        if let Some(umask) = self.umask {
+            rustix::process::umask(umask);
         }
     }
 }

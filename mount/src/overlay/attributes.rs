@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::Overlay;
 use super::file::drop_set_id_for;
 use super::reach::Reach;
+use super::verdict::Target;
 use crate::handles::HandleId;
 use crate::numbers::ROOT;
 use crate::{Attr, Caller, Change, FileKind, Interceptor, Interests, NodeId, Timestamp, sys};
@@ -106,25 +107,35 @@ impl<I: Interceptor> Overlay<I> {
             Some(Ok(file)) if file.access.writes() => Reach::Handle(file),
             _ => self.writable(node)?,
         };
-        let act = || {
-            rustix::fs::ftruncate(&file, size)?;
-            drop_set_id_for(caller, &file)
-        };
-        if !self.wants(Interests::TRUNCATE) {
-            return act();
-        }
+        let act = || rustix::fs::ftruncate(&file, size);
         let attr = Attr::of(&file)?;
-        let name = self.nodes.first_name(node);
-        let (Some(name), true) = (name, size < attr.size_bytes) else {
+        if self.wants(Interests::TRUNCATE) && attr.is_regular() && size < attr.size_bytes {
+            self.shorten(caller, node, &attr, size, act)?;
+        } else {
+            act()?;
+        }
+        drop_set_id_for(caller, &file)
+    }
+
+    /// Puts a truncation to the interceptor, unless the file has lost its last name: then nobody
+    /// could get it back anyway, or whoever captured it was told that it may still change.
+    fn shorten(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        attr: &Attr,
+        size: u64,
+        act: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let Some((dir, name)) = self.current_name(node)? else {
             return act();
         };
-        let dir = self.dir(name.parent)?;
-        let target = super::verdict::Target {
+        let target = Target {
             parent: name.parent,
             dir: &dir,
             name: &name.name,
             node,
-            attr,
+            attr: *attr,
             writers: self.nodes.writers(node),
         };
         let path = self.path_of(name.parent);
@@ -133,8 +144,8 @@ impl<I: Interceptor> Overlay<I> {
             file: target.victim(&at),
             new_size_bytes: size,
         };
-        self.put(caller, Interests::TRUNCATE, &change, act)
-            .map(|_| ())
+        self.put(caller, Interests::TRUNCATE, &change, act)?;
+        Ok(())
     }
 
     /// `statfs(2)`.

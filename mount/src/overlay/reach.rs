@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -15,7 +16,9 @@ use crate::numbers::ROOT;
 use crate::{Attr, FileKind, Interceptor, NodeId, PathSource, sys};
 
 /// How often a file that moves while it is looked for is looked for again.
-const MAX_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: u32 = 8;
+/// A rename is done a moment before it is noted: the time to allow for that, at each attempt.
+const MOMENT: Duration = Duration::from_micros(20);
 /// Directories lie no deeper than this; a longer chain of parents is a loop.
 const MAX_DEPTH: usize = 1 << 20;
 
@@ -56,20 +59,21 @@ impl<I: Interceptor> Overlay<I> {
         if let Some(dir) = self.dirs.get(id) {
             return Ok(dir);
         }
-        let mut result = Err(Errno::STALE);
-        for _ in 0..MAX_ATTEMPTS {
-            result = self.reopen_dir(id);
-            if !result.as_ref().is_err_and(|e| is_stale(*e)) {
-                return result;
+        if let Some(fd) = self.nodes.pinned(id) {
+            let attr = Attr::of(&*fd)?;
+            return Ok(Arc::new(OpenDir { attr, fd }));
+        }
+        for attempt in 0..MAX_ATTEMPTS {
+            match self.reopen_dir(id) {
+                Err(error) if is_stale(error) => {}
+                other => return other,
             }
+            if self.nodes.is_nameless(id) {
+                break;
+            }
+            std::thread::sleep(MOMENT * attempt);
         }
-        match self.nodes.pinned(id) {
-            Some(fd) => Ok(Arc::new(OpenDir {
-                attr: Attr::of(&*fd)?,
-                fd,
-            })),
-            None => result.map_err(|_| Errno::STALE),
-        }
+        Err(Errno::STALE)
     }
 
     /// Goes up by the names that are known to the nearest directory that is open, then down again
@@ -111,19 +115,35 @@ impl<I: Interceptor> Overlay<I> {
         id: NodeId,
         mut act: impl FnMut(&OpenDir, &OsStr) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        for _ in 0..MAX_ATTEMPTS {
+        for attempt in 0..MAX_ATTEMPTS {
             let names = self.nodes.names(id);
+            if names.is_empty() {
+                break;
+            }
             for Name { parent, name } in &names {
                 match self.dir(*parent).and_then(|dir| act(&dir, name)) {
                     Err(error) if is_stale(error) => {}
                     other => return other,
                 }
             }
-            if self.nodes.names(id) == names {
-                break;
-            }
+            std::thread::sleep(MOMENT * attempt);
         }
         Err(Errno::STALE)
+    }
+
+    /// A name that `id` has just now, if it has any.
+    pub(super) fn current_name(&self, id: NodeId) -> Result<Option<(Arc<OpenDir>, Name)>, Errno> {
+        for Name { parent, name } in self.nodes.names(id) {
+            let Ok(dir) = self.dir(parent) else { continue };
+            match Attr::at(&dir, &*name) {
+                Ok(attr) if self.is_node(id, &attr) => {
+                    return Ok(Some((dir, Name { parent, name })));
+                }
+                Err(error) if !is_stale(error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Opens exactly the file `id` to name it, be it by a name or where the interceptor put it.

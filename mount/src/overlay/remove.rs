@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use rustix::io::Errno;
 
 use super::Overlay;
+use crate::dirs::OpenDir;
 use crate::{Caller, Change, Interceptor, Interests, NodeId, sys};
 
 impl<I: Interceptor> Overlay<I> {
@@ -37,6 +38,13 @@ impl<I: Interceptor> Overlay<I> {
         let path = self.path_of(parent);
         let at = target.dir_for_interceptor(self, &path);
         let change = Change::Rmdir(target.victim(&at));
+        // Whoever is in it may stay there.
+        if self.dirs.get(target.node).is_none() {
+            self.dirs.insert(
+                target.node,
+                OpenDir::new(sys::open_dir_path(&dir, name)?)?.into(),
+            );
+        }
         let fate = self.put(caller, Interests::RMDIR, &change, || sys::rmdir(&dir, name))?;
         self.note_removed(&target, fate);
         Ok(())
