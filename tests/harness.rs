@@ -1,10 +1,4 @@
 //! The test harness itself: what it calls the same is the same, and it notices each difference.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test that cannot go on ends; it clears its own scratch"
-)]
-
 mod common;
 
 use common::{Snapshot, assert_same, sh, tree};

@@ -170,7 +170,7 @@ fn mount_as_root(target: BorrowedFd<'_>, options: &MountOptions) -> Result<Owned
     );
     let data = CString::new(data).expect("made of digits and letters");
     rustix::mount::mount(
-        &sanitised(&options.source_name),
+        sanitised(&options.source_name),
         format!("/proc/self/fd/{}", target.as_raw_fd()),
         FS_TYPE,
         flags_of(target)?,

@@ -308,7 +308,11 @@ fn a_damaged_journal_is_set_aside_and_made_anew() {
         assert!(reader.is_err() || damage == "torn page", "{damage}");
         let journal = Journal::open(dir.path()).unwrap();
         let name = journal.set_aside_now().unwrap().to_owned();
-        assert_eq!(journal.set_aside().unwrap(), [name.clone()], "{damage}");
+        assert_eq!(
+            journal.set_aside().unwrap(),
+            std::slice::from_ref(&name),
+            "{damage}"
+        );
         assert_eq!(
             std::fs::read(dir.path().join(name)).unwrap(),
             content,
