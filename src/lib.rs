@@ -33,6 +33,7 @@ pub mod workspace;
 
 pub mod control;
 pub mod daemon;
+pub mod doctor;
 
 pub mod cli;
 

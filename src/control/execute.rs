@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use crate::control::protocol::{Answer, Request};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
+use crate::{policy, query, retention};
 
 /// Does what was asked. The same in the daemon and in a command.
 ///
@@ -16,16 +17,38 @@ pub fn execute(
     fds: Vec<OwnedFd>,
 ) -> Result<Answer, Failure> {
     let _ = fds;
+    let ws = workspace;
     match request {
-        Request::Ping | Request::Unmount { .. } => Err(not_mounted(workspace)),
+        Request::Ping | Request::Unmount { .. } => Err(not_mounted(ws)),
         Request::Flush => {
-            workspace.close_operations();
+            ws.close_operations();
             Ok(Answer::default())
         }
-        Request::List(filter) => {
-            workspace.close_operations();
-            Answer::of(workspace.journal.list(&filter)?)
-        }
+        Request::List(filter) => Answer::of(query::list(ws, &filter)?),
+        Request::Info {
+            entry,
+            cursor,
+            limit,
+        } => Answer::of(query::info(ws, &entry, cursor.as_deref(), limit)?),
+        Request::Pending => Answer::of(query::pending(ws)?),
+        Request::Status => Answer::of(query::status(ws)?),
+        Request::Hold { entry, on } => Answer::of(retention::hold(ws, &entry, on)?),
+        Request::Retention { entry, days } => Answer::of(retention::set_days(ws, &entry, days)?),
+        Request::Empty {
+            older_than_days,
+            dry_run,
+        } => Answer::of(retention::empty(ws, older_than_days, dry_run)?),
+        Request::Release {
+            entry,
+            discard_incomplete,
+            dry_run,
+        } => Answer::of(retention::release(
+            ws,
+            entry.as_deref(),
+            discard_incomplete,
+            dry_run,
+        )?),
+        Request::Explain(question) => Answer::of(policy::explain(ws, &question)?),
         Request::Restore { .. } | Request::Undo(_) => {
             Err(Failure::failed("unavailable", "not wired yet"))
         }

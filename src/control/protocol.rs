@@ -8,6 +8,7 @@ use crate::clock::UnixNanos;
 use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::journal::Filter;
+use crate::policy::Question;
 use crate::record::Bytes;
 use crate::restore::{RestoreSpec, UndoSpec};
 
@@ -30,6 +31,51 @@ pub enum Request {
     },
     /// A page of entries.
     List(Filter),
+    /// One entry and a page of its members.
+    Info {
+        /// Id or unique prefix.
+        entry: String,
+        /// Where the last page of members ended.
+        cursor: Option<String>,
+        /// Members on the page; 0 for the usual number.
+        limit: u64,
+    },
+    /// What is unfinished.
+    Pending,
+    /// How the workspace stands.
+    Status,
+    /// Let nothing end an entry, or let go of it.
+    Hold {
+        /// Id or unique prefix.
+        entry: String,
+        /// Hold it.
+        on: bool,
+    },
+    /// Keep an entry for so many days after its removal.
+    Retention {
+        /// Id or unique prefix.
+        entry: String,
+        /// Days.
+        days: i64,
+    },
+    /// Free space by giving up what was removed longer ago.
+    Empty {
+        /// So many days at least; 0 for all.
+        older_than_days: u32,
+        /// Only say what would be done.
+        dry_run: bool,
+    },
+    /// Release what is proven redundant or gone.
+    Release {
+        /// Id or unique prefix; all unfinished ones when empty.
+        entry: Option<String>,
+        /// Give up entries of which nothing is left, too.
+        discard_incomplete: bool,
+        /// Only say what would be done.
+        dry_run: bool,
+    },
+    /// Say which rule of the policy decides.
+    Explain(Question),
     /// Put back, or copy out.
     Restore {
         /// What.
@@ -46,10 +92,22 @@ pub enum Request {
 impl Request {
     /// Whether entries or files may change: one such request at a time.
     pub fn changes(&self) -> bool {
-        !matches!(
-            self,
-            Self::Ping | Self::Flush | Self::Unmount { .. } | Self::List(_)
-        )
+        match self {
+            Self::Ping
+            | Self::Flush
+            | Self::Unmount { .. }
+            | Self::List(_)
+            | Self::Info { .. }
+            | Self::Pending
+            | Self::Status
+            | Self::Explain(_) => false,
+            Self::Hold { .. }
+            | Self::Retention { .. }
+            | Self::Empty { .. }
+            | Self::Release { .. }
+            | Self::Restore { .. }
+            | Self::Undo(_) => true,
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 use trashfs_mount::session::{self, Mount, MountOptions, SessionError};
 use trashfs_mount::{Overlay, OverlayOptions, Running, ServeOptions, View, serve};
 
@@ -15,6 +16,8 @@ use crate::control::{Host, Pong, Server};
 use crate::daemon::Report;
 use crate::daemon::prepare::Prepared;
 use crate::failure::Failure;
+use crate::keeper::Keeper;
+use crate::reconcile::reconcile;
 use crate::station::MountRecord;
 use crate::workspace::{Live, Workspace};
 
@@ -22,6 +25,9 @@ use crate::workspace::{Live, Workspace};
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 /// The kernel's last words after an unmount.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Gone once the daemon ends.
+type SharedKeeper = Arc<Mutex<Option<Keeper>>>;
 
 /// Why the daemon comes to its end.
 #[derive(Debug)]
@@ -38,6 +44,7 @@ pub(super) enum End {
 pub(super) struct Mounted {
     prepared: Prepared,
     capture: Arc<Capture>,
+    keeper: SharedKeeper,
     server: Server,
     running: Running,
     mount: Mount,
@@ -47,15 +54,16 @@ impl Mounted {
     /// Captures, then mounts, then answers the kernel.
     pub(super) fn new(prepared: Prepared, allow_other: bool) -> Result<Self, Failure> {
         let workspace = &prepared.workspace;
-        let (events, captured) = mpsc::channel();
+        reconcile(workspace)?;
+        let keeper = Keeper::start(workspace.clone())
+            .map_err(|e| Failure::io("making the keeper's threads", &e))?;
         let capture = Capture::new(
             workspace.staging.clone(),
             workspace.id.clone(),
             workspace.policy.clone(),
-            events,
+            keeper.events(),
         )
         .map_err(|e| Failure::failed("capture", e.to_string()).state("nothing was mounted"))?;
-        let _ = captured;
         let server = Server::bind(&prepared.runtime, &workspace.id, prepared.covered)
             .map_err(|e| socket_failure(&prepared, &e))?;
         let overlay = overlay(&prepared, capture.clone())?;
@@ -76,6 +84,7 @@ impl Mounted {
         Ok(Self {
             prepared,
             capture,
+            keeper: Arc::new(Mutex::new(Some(keeper))),
             server,
             running,
             mount: pending.keep(),
@@ -96,6 +105,7 @@ impl Mounted {
         };
         let live = LiveMount {
             capture: self.capture.clone(),
+            keeper: self.keeper.clone(),
             view: self.running.view(),
         };
         if self.prepared.workspace.live.set(Arc::new(live)).is_err() {
@@ -124,6 +134,7 @@ impl Mounted {
         Ok(Serving {
             prepared: self.prepared,
             capture: self.capture,
+            keeper: self.keeper,
             server: self.server,
             mount: self.mount,
             pid,
@@ -183,6 +194,7 @@ fn mount_failure(prepared: &Prepared, error: &SessionError) -> Failure {
 pub(super) struct Serving {
     prepared: Prepared,
     capture: Arc<Capture>,
+    keeper: SharedKeeper,
     server: Server,
     mount: Mount,
     pid: u32,
@@ -246,6 +258,9 @@ impl Serving {
     fn take_down(mut self) -> Result<(), Failure> {
         self.server.stop(LAST_REQUESTS);
         self.capture.close_all();
+        if let Some(keeper) = self.keeper.lock().take() {
+            keeper.stop();
+        }
         if let Err(error) = self.prepared.runtime.clear(&self.prepared.workspace.id) {
             tracing::warn!(%error, "clearing the runtime directory");
         }
@@ -315,12 +330,16 @@ pub(crate) fn unmount_failure(
 
 struct LiveMount {
     capture: Arc<Capture>,
+    keeper: SharedKeeper,
     view: View,
 }
 
 impl Live for LiveMount {
     fn close_operations(&self) {
         self.capture.close_all();
+        if let Some(keeper) = &*self.keeper.lock() {
+            keeper.sync();
+        }
     }
 
     fn name_changed(&self, dir: &std::path::Path, name: &std::ffi::OsStr) {

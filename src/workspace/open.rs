@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::journal::Journal;
 use crate::policy::{PolicyHandle, StationPolicy};
+use crate::reconcile::reconcile;
 use crate::staging::{Area, AreaError, STAGING_NAME, Staging};
 use crate::station::{self, Register, Registered, Station};
 use crate::workspace::Workspace;
@@ -52,7 +53,9 @@ pub fn for_command(registered: &Registered) -> Result<Workspace, Failure> {
             .next(format!("trash mount {}", source.display())));
     }
     let station = station::load()?.unwrap_or_else(Station::unnamed);
-    assemble(area, registered, &station, &Register::open()?)
+    let workspace = assemble(area, registered, &station, &Register::open()?)?;
+    reconcile(&workspace)?;
+    Ok(workspace)
 }
 
 /// Locks the staging area below `root`, making it for `create`, and waits a little for a
