@@ -186,7 +186,7 @@ fn promise_2_a_truncation_without_room_is_refused() {
 fn promise_2_only_an_explicit_rule_deletes() {
     let station = Station::new();
     let dir = station.dir("work");
-    let rules = "[[rule]]\nname = \"scratch\"\nglob = \"scratch/**\"\nkeep = \"none\"\n";
+    let rules = "[[rule]]\nname = \"scratch\"\nmatch = \"/scratch\"\nkeep = \"none\"\n";
     std::fs::write(dir.join(".trashfs.toml"), rules).unwrap();
     std::fs::create_dir(dir.join("scratch")).unwrap();
     std::fs::write(dir.join(".gitignore"), "ignored\n").unwrap();
