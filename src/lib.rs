@@ -38,3 +38,6 @@ pub mod doctor;
 pub mod cli;
 
 pub mod restore;
+
+#[cfg(test)]
+mod fixture;

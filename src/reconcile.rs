@@ -384,3 +384,6 @@ fn find_missing(
     report.missing.truncate(NAMED_MAX);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -319,3 +319,6 @@ fn sync_areas(ws: &Workspace) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,3 +13,6 @@ pub use end::{Emptied, EndedEntry, NotReleased, Released, empty, release};
 pub use expire::{Expired, expire};
 pub use room::{Room, make_room, rooms, writer_could_fill_in};
 pub use settings::{hold, set_days};
+
+#[cfg(test)]
+mod tests;

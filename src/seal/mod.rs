@@ -191,3 +191,6 @@ pub fn seal_now(ws: &Workspace, id: &EntryId) -> Result<Option<Entry>, Failure> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
