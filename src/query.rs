@@ -161,6 +161,7 @@ fn members(dir: &EntryDir, skip: u64, limit: u64) -> io::Result<(Vec<Member>, bo
     let (mut met, mut more) = (0_u64, false);
     for tree in dir.trees()? {
         let name = tree.name.to_string();
+        let exceptions = exceptions.of(tree.name);
         walk(tree.fd.as_fd(), &mut |step| {
             if step.when == When::Leave || crate::seal::is_container(step, &exceptions) {
                 return Ok(Flow::Continue);

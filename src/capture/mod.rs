@@ -1,18 +1,65 @@
 //! Keeping what a system call would destroy.
+//!
+//! A capture goes through these rooms: `process` (who calls), `dirs` (where), the policy (how to
+//! keep), `operation` (into which entry), `placing` and `trees` (to which place in staging), and
+//! one of `files`, `directories` (the act itself), some of which wait in `settle` for the outcome
+//! of the system call. `closer` tells the keeper behind.
+
+mod attributes;
+mod attribution;
+mod closer;
+mod complaints;
+mod copy;
+mod directories;
+mod dirs;
+mod files;
+mod janitor;
+mod links;
+mod nested;
+mod operation;
+mod origins;
+mod placing;
+mod process;
+mod recent;
+mod reserve;
+mod settle;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod trees;
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use trashfs_mount::{Attr, Caller, Change, Interceptor, Interests, NodeId, Place, Ticket, Verdict};
+use rustix::process::Resource;
+use trashfs_mount::{
+    Attr, Caller, Change, Interceptor, Interests, NodeId, Place, Ticket, Verdict, Victim,
+};
 
+pub use self::nested::AREAS_RECORD;
+
+use self::closer::Closer;
+use self::complaints::Complaints;
+use self::dirs::Dirs;
+use self::janitor::Bell;
+use self::links::StagedLinks;
+use self::nested::Nested;
+use self::operation::{InUse, Operations};
+use self::origins::Origins;
+use self::process::{Process, Processes};
+use self::settle::Tickets;
+use self::trees::Trees;
 use crate::ids::{EntryId, WorkspaceId};
-use crate::policy::PolicyHandle;
-use crate::record::OpRecord;
+use crate::policy::{Decision, PolicyHandle, Subject};
+use crate::record::{Cause, OpRecord};
 use crate::staging::{STAGING_NAME, Staging};
+use crate::{beneath, clock};
 
 /// What a capture tells the keeper behind it, in order, through a channel that never blocks.
 #[derive(Debug)]
@@ -31,7 +78,7 @@ pub enum CaptureEvent {
     /// Something was deleted outright, as a policy rule said.
     DeletedOutright {
         /// Workspace-relative path.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// The rule.
         rule: String,
     },
@@ -41,23 +88,42 @@ pub enum CaptureEvent {
     Stop,
 }
 
+/// How often open operations are looked at.
+const TICK: Duration = Duration::from_millis(200);
+/// How long `close_all` waits for captures under way.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The share of the process's descriptors that staged directories may take.
+const DESCRIPTORS_PART: u64 = 8;
+const DESCRIPTORS_MAX: u64 = 2048;
+
 /// Keeps what the mount would destroy.
 pub struct Capture {
-    _staging: Arc<Staging>,
-    _events: Sender<CaptureEvent>,
+    staging: Arc<Staging>,
+    policy: Arc<PolicyHandle>,
+    processes: Processes,
+    dirs: Dirs,
+    origins: Origins,
+    operations: Arc<Operations>,
+    trees: Arc<Trees>,
+    links: Arc<StagedLinks>,
+    closer: Arc<Closer>,
+    tickets: Tickets,
+    complaints: Complaints,
+    bell: Arc<Bell>,
 }
 
 /// Why capturing can't begin.
 #[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// The system said no.
-    #[error("{what}: {error}")]
-    Io {
-        /// While doing what.
-        what: &'static str,
-        /// The system's answer.
-        error: std::io::Error,
-    },
+#[error("{what}: {error}")]
+pub struct CaptureError {
+    /// While doing what.
+    pub what: &'static str,
+    /// The system's answer.
+    pub error: std::io::Error,
+}
+
+fn while_doing(what: &'static str) -> impl FnOnce(std::io::Error) -> CaptureError {
+    move |error| CaptureError { what, error }
 }
 
 impl Capture {
@@ -68,47 +134,213 @@ impl Capture {
     /// When the staging area can't be read or no thread can be started.
     pub fn new(
         staging: Arc<Staging>,
-        _workspace: WorkspaceId,
-        _policy: Arc<PolicyHandle>,
+        workspace: WorkspaceId,
+        policy: Arc<PolicyHandle>,
         events: Sender<CaptureEvent>,
     ) -> Result<Arc<Self>, CaptureError> {
-        Ok(Arc::new(Self {
-            _staging: staging,
-            _events: events,
-        }))
+        let links = Arc::new(StagedLinks::default());
+        let earlier = staging
+            .entries()
+            .map_err(while_doing("listing the staging area"))?;
+        links::scan_in_background(links.clone(), staging.clone(), earlier)
+            .map_err(while_doing("starting a thread"))?;
+        let trees = Arc::new(Trees::new(descriptors_max()));
+        let closer = Arc::new(Closer::new(staging.clone(), trees.clone(), events));
+        let bell = Arc::new(Bell::default());
+        let capture = Arc::new(Self {
+            policy,
+            processes: Processes::new(),
+            dirs: Dirs::new(Nested::new(staging.clone(), workspace.clone())),
+            origins: Origins::new(),
+            operations: Operations::new(workspace, closer.clone()),
+            staging,
+            trees,
+            links,
+            closer,
+            tickets: Tickets::default(),
+            complaints: Complaints::default(),
+            bell: bell.clone(),
+        });
+        capture.replenish();
+        janitor::start(&capture, bell).map_err(while_doing("starting a thread"))?;
+        Ok(capture)
     }
 
     /// Closes every open operation now: their `Closed` events are sent when this returns, except
     /// for entries in which a file is still open for writing.
-    pub fn close_all(&self) {}
+    pub fn close_all(&self) {
+        self.operations.close_all(PATIENCE);
+    }
 
     /// Closes operations whose command has ended or that were idle for five seconds, and says
     /// when to call again; `None` when nothing is open.
     pub fn tick(&self) -> Option<Duration> {
+        if self.operations.close_ended() {
+            return Some(TICK);
+        }
+        self.replenish();
         None
     }
 
     /// Links of inode (`dev`, `ino`) in staging changed by `by` behind this module's back.
-    pub fn staged_links_changed(&self, _dev: u64, _ino: u64, _by: i32) {}
+    pub fn staged_links_changed(&self, dev: u64, ino: u64, by: i32) {
+        self.links.change((dev, ino), by);
+    }
+
+    fn replenish(&self) {
+        for area in self.staging.areas() {
+            reserve::replenish(&area);
+        }
+    }
+
+    fn operation(&self, process: &Process) -> InUse {
+        let (operation, opened) = self.operations.of(process);
+        if opened {
+            self.bell.ring();
+        }
+        operation
+    }
+
+    fn decide(
+        &self,
+        caller: Caller,
+        process: &Process,
+        place: &dirs::Place,
+        name: &OsStr,
+        cause: Cause,
+        attr: &Attr,
+    ) -> Decision {
+        let began = attr.btime.unwrap_or(attr.mtime);
+        let age_s = (clock::now().0 / 1_000_000_000).saturating_sub(began.secs);
+        let age_s = u64::try_from(age_s).unwrap_or(0);
+        let young = age_s <= origins::SCRATCH_MAX.as_secs();
+        let file = (attr.dev, attr.ino);
+        self.policy.decide(&Subject {
+            path: &place.path.join(name),
+            cause,
+            comm: &process.comm,
+            size_bytes: attr.size_bytes,
+            age_s,
+            scratch: young && self.origins.is_scratch(file, caller.tid, process.pid),
+            cache: place.cache,
+        })
+    }
+
+    /// A rule says that this is to be deleted outright.
+    fn let_go(&self, path: PathBuf, rule: String) -> Verdict {
+        self.closer
+            .send(CaptureEvent::DeletedOutright { path, rule });
+        Verdict::Proceed
+    }
+
+    /// A name that an editor moves away to write the file anew is remembered.
+    fn moves(&self, caller: Caller, source: &Victim<'_>) -> Result<(), Errno> {
+        if source.attr.is_dir() {
+            return Ok(());
+        }
+        let group = self.processes.of(caller).group;
+        let path = self.dirs.place(source.dir)?.path.join(source.name);
+        let file = (source.attr.dev, source.attr.ino);
+        self.origins.moved(file, group, path);
+        Ok(())
+    }
+
+    fn judge(&self, caller: Caller, change: &Change<'_>) -> Result<Verdict, Errno> {
+        match change {
+            Change::Unlink(victim) => self.unlink(caller, victim),
+            Change::Rmdir(victim) => self.remove_dir(caller, victim, Cause::Remove),
+            Change::Replace { target, .. } if target.attr.is_dir() => {
+                self.remove_dir(caller, target, Cause::Replace)
+            }
+            Change::Replace { source, target } => self.replace_file(caller, source, target),
+            Change::Truncate { file, .. } => self.truncate(caller, file),
+            Change::Rename { source, .. } => {
+                // Only a hint: the rename itself destroys nothing.
+                if let Err(error) = self.moves(caller, source) {
+                    tracing::debug!(%error, "a former name is not remembered");
+                }
+                Ok(Verdict::Proceed)
+            }
+            _ => Ok(Verdict::Proceed),
+        }
+    }
+}
+
+fn descriptors_max() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX);
+    usize::try_from((limit / DESCRIPTORS_PART).min(DESCRIPTORS_MAX)).unwrap_or(usize::MAX)
+}
+
+/// What `change` would destroy.
+fn victim_of<'a>(change: &'a Change<'a>) -> Option<&'a Victim<'a>> {
+    match change {
+        Change::Unlink(victim) | Change::Rmdir(victim) => Some(victim),
+        Change::Replace { target, .. } => Some(target),
+        Change::Truncate { file, .. } => Some(file),
+        _ => None,
+    }
 }
 
 impl Interceptor for Capture {
     fn interests(&self) -> Interests {
-        Interests::NONE
+        Interests::UNLINK
+            .union(Interests::RMDIR)
+            .union(Interests::REPLACE)
+            .union(Interests::TRUNCATE)
+            .union(Interests::RENAME)
+            .union(Interests::CREATE)
     }
-    fn before(&self, _: Caller, _: &Change<'_>) -> Verdict {
-        Verdict::Proceed
+
+    fn before(&self, caller: Caller, change: &Change<'_>) -> Verdict {
+        self.judge(caller, change).unwrap_or_else(|errno| {
+            if let Some(victim) = victim_of(change) {
+                self.complaints.refused(victim, errno);
+            }
+            Verdict::Refuse(errno)
+        })
     }
-    fn settled(&self, _: Ticket, _: Result<(), Errno>) {}
-    fn created(&self, _: Caller, _: &Attr) {}
-    fn writers_gone(&self, _: NodeId) {}
-    fn hides(&self, _: &Attr, name: &OsStr) -> bool {
-        name == STAGING_NAME
+
+    fn settled(&self, ticket: Ticket, outcome: Result<(), Errno>) {
+        self.settle(ticket, outcome.is_ok());
     }
-    fn hidden_links(&self, _: &Attr) -> u32 {
-        0
+
+    fn created(&self, caller: Caller, attr: &Attr) {
+        self.origins.born((attr.dev, attr.ino), caller.tid);
     }
-    fn open_place(&self, _: &Place) -> Result<OwnedFd, Errno> {
-        Err(Errno::STALE)
+
+    fn writers_gone(&self, node: NodeId) {
+        self.closer.writers_gone(node);
+    }
+
+    fn hides(&self, dir: &Attr, name: &OsStr) -> bool {
+        name == STAGING_NAME && self.staging.is_root(dir)
+    }
+
+    fn hidden_links(&self, attr: &Attr) -> u32 {
+        if attr.is_dir() {
+            // A filesystem that does not count subdirectories says 1.
+            return u32::from(attr.nlink > 2 && self.staging.is_root(attr));
+        }
+        match attr.nlink {
+            // Asked of a file without a name in the workspace: its only link is staged.
+            0 | 1 => attr.nlink,
+            _ => self.links.of((attr.dev, attr.ino)).min(attr.nlink),
+        }
+    }
+
+    fn open_place(&self, place: &Place) -> Result<OwnedFd, Errno> {
+        let main = self.staging.main();
+        let (dir, name) = beneath::open_parent(main.root.as_fd(), &place.path)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&dir, name, flags, Mode::empty())
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.bell.end();
+        self.operations.close_all(Duration::ZERO);
     }
 }

@@ -150,6 +150,7 @@ pub fn write(dir: &EntryDir, pause: &mut dyn FnMut() -> io::Result<()>) -> io::R
     let mut groups: HashMap<(u64, u64), u64> = HashMap::new();
     for tree in dir.trees()? {
         let name = tree.name.to_string();
+        let exceptions = exceptions.of(tree.name);
         walk(tree.fd.as_fd(), &mut |step| {
             if step.when == When::Leave {
                 return Ok(Flow::Continue);

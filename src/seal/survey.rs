@@ -86,7 +86,7 @@ pub fn survey(
         let mut meet = |step: &Step<'_>| {
             found.push(met(step, tree.name, &mut beside, present));
         };
-        walk_tree(&tree, &exceptions, &mut tally, &mut meet)?;
+        walk_tree(&tree, &exceptions.of(tree.name), &mut tally, &mut meet)?;
     }
     let counts = counts.unwrap_or(counted);
     Ok(summarise(dir, found, counts))

@@ -279,6 +279,14 @@ impl Staging {
         self.areas.read().clone()
     }
 
+    /// Whether `dir` holds one of the areas.
+    pub fn is_root(&self, dir: &Attr) -> bool {
+        self.areas
+            .read()
+            .iter()
+            .any(|a| a.root_attr.ino == dir.ino && a.root_attr.dev == dir.dev)
+    }
+
     /// Adds the area of another filesystem inside the workspace, unless it is there already.
     pub fn add(&self, area: Area) -> Arc<Area> {
         let mut areas = self.areas.write();

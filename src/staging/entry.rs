@@ -1,6 +1,5 @@
 //! The directory of one entry.
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use crate::beneath;
 use crate::ids::EntryId;
 use crate::record::{OP_FORMAT, OpRecord};
-use crate::staging::{Area, Tree, TreeName};
+use crate::staging::{Area, Exceptions, Tree, TreeName};
 use crate::walk::names_in;
 
 /// Who and when.
@@ -23,10 +22,6 @@ pub const SUMMARY: &str = "summary.json";
 pub const MANIFEST: &str = "manifest.jsonl";
 /// Hold and retention as a person set them.
 pub const SETTINGS: &str = "settings.json";
-
-/// Paths of removed directories whose real mode is that of a container: a JSON value
-/// ([`Bytes`](crate::record::Bytes)) a line.
-pub const EXCEPTIONS: &str = "exceptions.jsonl";
 
 /// One entry's directories: in the main area, and in that of each other filesystem that it
 /// touched.
@@ -95,22 +90,12 @@ impl EntryDir {
         Ok(foreign)
     }
 
-    /// Paths whose directories look like containers and are none.
+    /// The directories that look like containers and are none.
     ///
     /// # Errors
-    /// Those of reading a file that exists. A line that was cut off is passed over.
-    pub fn exceptions(&self) -> io::Result<HashSet<PathBuf>> {
-        let mut paths = HashSet::new();
-        for (_, dir) in &self.parts {
-            let text = read_record(dir, EXCEPTIONS)?.unwrap_or_default();
-            let lines = text.split(|byte| *byte == b'\n');
-            paths.extend(
-                lines
-                    .filter_map(|line| serde_json::from_slice::<crate::record::Bytes>(line).ok())
-                    .map(|path| PathBuf::from(path.0)),
-            );
-        }
-        Ok(paths)
+    /// Those of reading a file that exists.
+    pub fn exceptions(&self) -> io::Result<Exceptions> {
+        Exceptions::read(self)
     }
 
     /// All trees, by cause, retention and slot.

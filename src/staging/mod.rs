@@ -21,12 +21,12 @@
 
 mod area;
 mod entry;
+mod exceptions;
 mod pins;
 mod tree;
 
 pub use area::{Area, AreaError, STAGING_NAME, Staging, whose};
-pub use entry::{
-    EXCEPTIONS, EntryDir, MANIFEST, OP_RECORD, SETTINGS, SUMMARY, read_record, write_record,
-};
+pub use entry::{EntryDir, MANIFEST, OP_RECORD, SETTINGS, SUMMARY, read_record, write_record};
+pub use exceptions::Exceptions;
 pub use pins::Pin;
 pub use tree::{CONTAINER_MODE, Tree, TreeName};

@@ -1,0 +1,60 @@
+//! Room kept back in a staging area, given up when the filesystem is full: a removal needs a
+//! directory or two, and must not fail for want of them.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::discard;
+use crate::staging::Area;
+
+const RESERVE_NAME: &str = "reserve";
+const RESERVE_MAX_BYTES: u64 = 4 << 20;
+/// The reserve is at most this part of the filesystem.
+const RESERVE_PART: u64 = 64;
+/// It is made anew when so many times its size is free.
+const FREE_FACTOR: u64 = 4;
+
+/// Makes the area's reserve unless it is there or there is no room for it.
+pub(super) fn replenish(area: &Area) {
+    if let Err(error) = try_replenish(area) {
+        tracing::debug!(%error, "no reserve in the staging area");
+    }
+}
+
+fn try_replenish(area: &Area) -> Result<(), Errno> {
+    let space = rustix::fs::fstatvfs(&area.staging)?;
+    let size = (space.f_blocks * space.f_frsize / RESERVE_PART).min(RESERVE_MAX_BYTES);
+    if size == 0 || space.f_bavail * space.f_frsize < size * FREE_FACTOR {
+        return Ok(());
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = match rustix::fs::openat(&area.staging, RESERVE_NAME, flags, mode) {
+        Err(Errno::EXIST) => return Ok(()),
+        other => other?,
+    };
+    let filled = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size);
+    if filled.is_err() {
+        discard::file(&area.staging, RESERVE_NAME)?;
+    }
+    filled
+}
+
+/// Gives the reserve up; false when there is none.
+fn give_up(area: &Area) -> bool {
+    discard::file(area.staging.as_fd(), RESERVE_NAME).is_ok()
+}
+
+/// Does `work`, if need be again with the room that the reserve takes.
+pub(super) fn with_room<T>(
+    area: &Arc<Area>,
+    mut work: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match work() {
+        Err(Errno::NOSPC | Errno::DQUOT) if give_up(area) => work(),
+        other => other,
+    }
+}

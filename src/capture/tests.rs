@@ -1,0 +1,8 @@
+//! Captures without a mount: what the mount would do around them is done by hand.
+
+mod attributes;
+mod failures;
+mod lifecycle;
+mod nested;
+mod removals;
+mod world;
