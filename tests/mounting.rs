@@ -309,7 +309,10 @@ fn a_corrupt_journal_is_set_aside_and_the_workspace_mounted() {
     let names = std::fs::read_dir(&state).unwrap();
     let aside = names
         .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .find(|name| name.starts_with("journal.db.damaged") && !name.ends_with("-wal"));
+        .find(|name| {
+            let time = name.strip_prefix("journal.db.damaged-");
+            time.is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()))
+        });
     let aside = aside.expect("the damaged journal was set aside");
     assert_eq!(
         std::fs::read(state.join(aside)).unwrap(),

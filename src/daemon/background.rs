@@ -73,6 +73,7 @@ fn first_words(child: &mut Child) -> Result<Report, Failure> {
 /// # Errors
 /// None while it starts, since those were said; later the daemon's own.
 pub fn detached(wanted: &Wanted) -> Result<(), Failure> {
+    close_inherited();
     leave_terminal()?;
     let mut waited_for = true;
     let ended = super::run(wanted, true, &mut |report| {
@@ -84,6 +85,22 @@ pub fn detached(wanted: &Wanted) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         Err(failure) if waited_for => say(&Err(failure)),
         Err(failure) => Err(failure),
+    }
+}
+
+/// Whoever waits for a descriptor of the command's to be closed must not wait for the daemon.
+fn close_inherited() {
+    let Ok(listing) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let number = |name: std::ffi::OsString| name.to_str()?.parse::<i32>().ok();
+    let open: Vec<i32> = listing
+        .filter_map(|entry| number(entry.ok()?.file_name()))
+        .filter(|fd| *fd > 2)
+        .collect();
+    // Nothing in this process has opened one yet. That of the listing itself is gone by now.
+    for fd in open {
+        let _ = nix::unistd::close(fd);
     }
 }
 

@@ -5,6 +5,7 @@
 //! path, `run` mounts and serves until it is unmounted or told to stop. Afterwards no path of
 //! the user's is ever looked up again: it would lead into the daemon's own mount.
 
+mod attentive;
 mod background;
 mod log;
 mod place;

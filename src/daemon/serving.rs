@@ -14,6 +14,7 @@ use crate::capture::Capture;
 use crate::clock;
 use crate::control::{Host, Pong, Server};
 use crate::daemon::Report;
+use crate::daemon::attentive::Attentive;
 use crate::daemon::prepare::Prepared;
 use crate::failure::Failure;
 use crate::keeper::Keeper;
@@ -66,7 +67,8 @@ impl Mounted {
         .map_err(|e| Failure::failed("capture", e.to_string()).state("nothing was mounted"))?;
         let server = Server::bind(&prepared.runtime, &workspace.id, prepared.covered)
             .map_err(|e| socket_failure(&prepared, &e))?;
-        let overlay = overlay(&prepared, capture.clone())?;
+        let attentive = Attentive::new(capture.clone(), keeper.nudge());
+        let overlay = overlay(&prepared, attentive)?;
         let as_root = rustix::process::geteuid().is_root();
         let options = MountOptions {
             allow_other: allow_other || as_root,
@@ -142,10 +144,14 @@ impl Mounted {
     }
 }
 
-fn overlay(prepared: &Prepared, capture: Arc<Capture>) -> Result<Arc<Overlay<Capture>>, Failure> {
+fn overlay(
+    prepared: &Prepared,
+    interceptor: Attentive,
+) -> Result<Arc<Overlay<Attentive>>, Failure> {
     let failed = |e: io::Error| Failure::io("opening the workspace", &e);
     let root = prepared.place.root.try_clone().map_err(failed)?;
-    let overlay = Overlay::new(root, capture, OverlayOptions::default()).map_err(failed)?;
+    let overlay =
+        Overlay::new(root, Arc::new(interceptor), OverlayOptions::default()).map_err(failed)?;
     Ok(Arc::new(overlay))
 }
 
