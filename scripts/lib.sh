@@ -55,9 +55,9 @@ have_build_packages() { need_packages cc=build-essential fusermount3=fuse3; }
 # What the tests call.
 have_packages() {
   have_build_packages || true
-  need_packages strace=strace rsync=rsync git=git vim=vim-tiny sqlite3=sqlite3 setfacl=acl setfattr=attr \
-    mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs python3=python3 npm=npm inotifywait=inotify-tools flock=util-linux \
-    fallocate=util-linux xz=xz-utils useradd=passwd || true
+  need_packages strace=strace rsync=rsync git=git vim=vim sqlite3=sqlite3 setfacl=acl setfattr=attr \
+    mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs python3=python3 npm=npm flock=util-linux \
+    fallocate=util-linux xz=xz-utils useradd=passwd setpriv=util-linux losetup=mount || true
 }
 
 # cargo_tool PACKAGE VERSION PROGRAM: from PATH if it has that version, else from a cache of its own.
@@ -104,7 +104,18 @@ clean_up() {
   for ((i = ${#STARTED[@]} - 1; i >= 0; i--)); do
     kill "${STARTED[i]}" 2>/dev/null && wait "${STARTED[i]}" 2>/dev/null
   done
+  take_dead_mounts
   if [ -n "${WORK-}" ]; then rm -rf --one-file-system "$WORK"; fi
+}
+
+# Mounts of tests that were stopped amid their work: their daemons have ended with them.
+take_dead_mounts() {
+  local path
+  while read -r _ path _; do
+    case $path in
+      "${TMPDIR:-/tmp}"/trashfs-test-*) stat "$path" >/dev/null 2>&1 || umount -l "$path" 2>/dev/null ;;
+    esac
+  done < <(awk '$3 ~ /^fuse/' /proc/self/mounts)
 }
 
 # mount_here DIR: mounts DIR with the product in the foreground, returns once it answers.

@@ -176,7 +176,8 @@ impl Station {
     }
 
     /// Starts a daemon by this command and waits until `dir` is mounted.
-    pub fn start(self: &Arc<Self>, dir: &Path, mut command: Command) -> Result<Workspace, Answer> {
+    pub fn start(self: &Arc<Self>, dir: &Path, command: Command) -> Result<Workspace, Answer> {
+        let mut command = dies_with_us(command);
         let below = device(dir);
         let log = self.dir("logs").join(format!("{}.err", uid()));
         command
@@ -212,6 +213,23 @@ impl Station {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A test that is stopped for taking too long takes its daemon with it.
+fn dies_with_us(command: Command) -> Command {
+    let mut wrapped = Command::new("setpriv");
+    wrapped.args(["--pdeathsig", "KILL"]);
+    wrapped.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        wrapped.current_dir(dir);
+    }
+    wrapped
 }
 
 fn device(dir: &Path) -> Option<u64> {
