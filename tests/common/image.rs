@@ -51,6 +51,24 @@ impl Image {
         .ok();
     }
 
+    /// A daemon that was killed under a tracer takes a moment to be gone.
+    fn unmount(&self) {
+        let take_away = || run(Command::new("umount").arg(&self.path));
+        for _ in 0..100 {
+            if take_away().code == 0 {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        take_away().ok();
+    }
+
+    /// Brings all that was written so far onto the disk.
+    pub fn settle(&self) {
+        let dir = std::fs::File::open(&self.path).unwrap();
+        rustix::fs::syncfs(&dir).unwrap();
+    }
+
     /// Cuts the power: nothing that is not on the disk yet gets there. `log` lets the
     /// filesystem write its journal out first, but no data.
     pub fn cut(&self, log: bool) {
@@ -67,13 +85,13 @@ impl Image {
 
     /// Power is back: the filesystem recovers by its own journal.
     pub fn power_up(&self) {
-        run(Command::new("umount").arg(&self.path)).ok();
+        self.unmount();
         self.mount();
     }
 
     /// Checks the unmounted image.
     pub fn check(&self) {
-        run(Command::new("umount").arg(&self.path)).ok();
+        self.unmount();
         let mut check = match self.format {
             Format::Ext4 => Command::new("e2fsck"),
             Format::Xfs => Command::new("xfs_repair"),

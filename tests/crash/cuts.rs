@@ -18,6 +18,7 @@ fn mib(format: Format) -> u64 {
 
 /// Works for a while, cuts the power, and says what had been acknowledged before.
 fn cut(image: &Image, ws: Workspace, round: usize) -> Acknowledged {
+    image.settle();
     let load = Load::start(&ws.path, 2, true);
     std::thread::sleep(Duration::from_millis(40 + (round as u64 * 61) % 400));
     let acknowledged = load.so_far();

@@ -108,7 +108,13 @@ fn kills_at_every_mutating_system_call_lose_nothing() {
             ws.kill();
         }
         crate::common::detach(&scene.mounted);
-        scene.assert_whole(&before, &format!("killed at call {point} after {done:?}"));
+        let what = format!("killed at call {point} after {done:?}");
+        scene.assert_whole(&before, &what);
+        let anonymous = scene.anonymous();
+        assert!(
+            anonymous.is_empty(),
+            "{what}: staged before op.json was written: {anonymous:?}"
+        );
     }
     eprintln!("{} kill points of {points}", points.div_ceil(step));
 }

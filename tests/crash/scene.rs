@@ -95,6 +95,25 @@ impl Scene {
         lost
     }
 
+    /// Entries in staging with captured files and no readable `op.json`.
+    pub(crate) fn anonymous(&self) -> Vec<PathBuf> {
+        let ops = self.source.join(".trashfs/ops");
+        let entries = std::fs::read_dir(ops)
+            .unwrap()
+            .map(|item| item.unwrap().path());
+        let readable = |dir: &PathBuf| {
+            let text = std::fs::read(dir.join("op.json")).unwrap_or_default();
+            serde_json::from_slice::<trashfs::record::OpRecord>(&text).is_ok()
+        };
+        let captured = |dir: &PathBuf| {
+            let mut names = std::fs::read_dir(dir).unwrap().map(|item| item.unwrap());
+            names.any(|item| item.file_type().unwrap().is_dir())
+        };
+        entries
+            .filter(|dir| captured(dir) && !readable(dir))
+            .collect()
+    }
+
     /// Demands the whole invariant: nothing lost, entries listed and staged are the same, every
     /// entry restores, and a second recovery finds nothing to do.
     #[track_caller]
