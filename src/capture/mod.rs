@@ -210,6 +210,10 @@ impl Capture {
         cause: Cause,
         attr: &Attr,
     ) -> Decision {
+        // A command goes by the policy as it is when it begins.
+        if !self.operations.has(process) {
+            self.policy.reload();
+        }
         let began = attr.btime.unwrap_or(attr.mtime);
         let age_s = (clock::now().0 / 1_000_000_000).saturating_sub(began.secs);
         let age_s = u64::try_from(age_s).unwrap_or(0);

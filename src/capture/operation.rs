@@ -295,6 +295,12 @@ impl Operations {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Whether the operation of `process` is open.
+    pub(super) fn has(&self, process: &Process) -> bool {
+        let open = self.open.read();
+        open.get(&process.group).is_some_and(|o| o.is_of(process))
+    }
+
     /// The operation of `process`, opened if need be; says whether it was.
     pub(super) fn of(self: &Arc<Self>, process: &Process) -> (InUse, bool) {
         if let Some(operation) = self.open.read().get(&process.group)

@@ -31,7 +31,10 @@ pub fn execute(
             limit,
         } => Answer::of(query::info(ws, &entry, cursor.as_deref(), limit)?),
         Request::Pending => Answer::of(query::pending(ws)?),
-        Request::Status => Answer::of(query::status(ws)?),
+        Request::Status => {
+            ws.close_operations();
+            Answer::of(query::status(ws)?)
+        }
         Request::Hold { entry, on } => Answer::of(retention::hold(ws, &entry, on)?),
         Request::Retention { entry, days } => Answer::of(retention::set_days(ws, &entry, days)?),
         Request::Empty {
