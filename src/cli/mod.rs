@@ -6,6 +6,7 @@
 
 mod context;
 pub mod output;
+mod text;
 
 mod completions;
 mod diff;

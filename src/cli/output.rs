@@ -140,10 +140,13 @@ impl Output {
     }
 
     fn print(&self, report: &Report) -> std::io::Result<()> {
-        let mut out = anstream::stdout().lock();
         if report.raw {
+            let mut out = std::io::stdout().lock();
             out.write_all(report.text.as_bytes())?;
-        } else if self.json {
+            return out.flush();
+        }
+        let mut out = anstream::stdout().lock();
+        if self.json {
             let form = [&report.compact, &report.pretty][usize::from(self.terminal)];
             writeln!(out, "{form}")?;
         } else if !self.quiet && !report.text.is_empty() {
@@ -169,11 +172,16 @@ fn as_json(failure: &Failure) -> String {
 }
 
 fn as_text(failure: &Failure) -> String {
-    let mut text = format!("{} {}", styled(BAD, "trash:"), failure.what);
+    // Names of files are part of it; the line breaks are the message's own.
+    let safe = |text: &str| {
+        let lines: Vec<_> = text.lines().map(super::text::safe).collect();
+        lines.join("\n  ")
+    };
+    let mut text = format!("{} {}", styled(BAD, "trash:"), safe(&failure.what));
     for (label, line) in [("state", &failure.state), ("next", &failure.next)] {
         if !line.is_empty() {
             // Writing to a String can't fail.
-            let _ = write!(text, "\n  {}: {line}", styled(FAINT, label));
+            let _ = write!(text, "\n  {}: {}", styled(FAINT, label), safe(line));
         }
     }
     text

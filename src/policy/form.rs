@@ -327,4 +327,22 @@ mod tests {
             assert_eq!(error.place, Some(place), "{text:?}: {error}");
         }
     }
+
+    #[test]
+    fn the_examples_of_the_description_are_valid() {
+        let mut examples = 0;
+        for block in include_str!("../../docs/policy.md")
+            .split("```toml\n")
+            .skip(1)
+        {
+            let text = block.split("```").next().unwrap();
+            let wrong = match text.starts_with("# .trashfs.toml") {
+                true => workspace_rules(".trashfs.toml", text).err(),
+                false => StationPolicy::parse("config.toml", text).err(),
+            };
+            assert_eq!(wrong, None, "{text}");
+            examples += 1;
+        }
+        assert!(examples >= 3);
+    }
 }
