@@ -1,14 +1,22 @@
+use std::path::PathBuf;
+
 use super::{Context, Report};
 use crate::failure::Failure;
 
-/// diff
+/// Compare what an entry keeps with what is there now
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The entry, or the beginning of its id
+    pub id: String,
+    /// Which path of it, PATH@N for version N; may be left out where there is only one
+    #[arg(value_name = "MEMBER")]
+    pub member: Option<PathBuf>,
+}
 
-/// Runs it.
+/// Asks for the comparison.
 ///
 /// # Errors
-/// Until it is wired.
+/// `unknown-id`, `ambiguous-id`, `which-member`.
 pub(super) fn run(_args: Args, _context: &Context) -> Result<Report, Failure> {
     Err(Failure::failed(
         "unavailable",

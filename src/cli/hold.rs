@@ -1,17 +1,32 @@
-use super::{Context, Report};
+use super::{Context, Report, text};
+use crate::control::Request;
 use crate::failure::Failure;
+use crate::record::Entry;
 
-/// hold
+/// Hold an entry: nothing ends it until the hold is taken off
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The entry, or the beginning of its id
+    pub id: String,
+    /// Take the hold off
+    #[arg(long)]
+    pub off: bool,
+}
 
-/// Runs it.
+/// Holds it, or lets go.
 ///
 /// # Errors
-/// Until it is wired.
-pub(super) fn run(_args: Args, _context: &Context) -> Result<Report, Failure> {
-    Err(Failure::failed(
-        "unavailable",
-        "trash hold is not wired yet",
-    ))
+/// `unknown-id`, `ambiguous-id`.
+pub(super) fn run(args: Args, context: &Context) -> Result<Report, Failure> {
+    let entry: Entry = context.ask_about(|| Request::Hold {
+        entry: args.id.clone(),
+        on: !args.off,
+    })?;
+    let what = text::what(&entry);
+    let until = text::local_time(entry.retain_until);
+    let text = match args.off {
+        false => format!("{} is held: {what}", text::id(&entry.id)),
+        true => format!("{} is kept until {until}: {what}", text::id(&entry.id)),
+    };
+    Report::new(&entry, text)
 }

@@ -1,17 +1,92 @@
-use super::{Context, Report};
+use std::path::PathBuf;
+
+use super::{Context, Report, text};
+use crate::clock::UnixNanos;
+use crate::control::{self, Request};
 use crate::failure::Failure;
+use crate::journal::{Filter, Page};
+use crate::record::Cause;
+use crate::station::Located;
 
-/// list
+/// List what is kept, newest first
+///
+/// Shows what was removed; overwritten versions come with --path, --cause or --all.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Only entries with this text in a path (an absolute path, or one that begins with a dot,
+    /// is taken by where it is)
+    #[arg(long, value_name = "TEXT")]
+    pub path: Option<PathBuf>,
+    /// Only what this agent did
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only what was done in this session (see trash run)
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Only what was removed, replaced or truncated
+    #[arg(long, value_parser = super::cause_parser())]
+    pub cause: Option<Cause>,
+    /// Not older than this: 2h, 7d, or an RFC 3339 time
+    #[arg(long, value_name = "TIME", value_parser = text::parse_since)]
+    pub since: Option<UnixNanos>,
+    /// Overwritten versions, too
+    #[arg(long)]
+    pub all: bool,
+    /// Also what was restored, has expired or was given up
+    #[arg(long)]
+    pub ended: bool,
+    /// Only what is unfinished
+    #[arg(long)]
+    pub pending: bool,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub limit: u32,
+    /// Go on where the last page ended (its nextCursor)
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+}
 
-/// Runs it.
+/// Asks for a page and shows it.
 ///
 /// # Errors
-/// Until it is wired.
-pub(super) fn run(_args: Args, _context: &Context) -> Result<Report, Failure> {
-    Err(Failure::failed(
-        "unavailable",
-        "trash list is not wired yet",
-    ))
+/// When the journal can't be read.
+pub(super) fn run(args: Args, context: &Context) -> Result<Report, Failure> {
+    let located = context.located()?;
+    let filter = args.filter(context, &located)?;
+    let page: Page = control::call_for(&located, Request::List(filter))?;
+    Report::new(&page, shown(&page, &located))
+}
+
+impl Args {
+    fn filter(self, context: &Context, located: &Located) -> Result<Filter, Failure> {
+        let path = self
+            .path
+            .map(|typed| context.member(located, &typed))
+            .transpose()?
+            .map(|path| path.to_string_lossy().into_owned());
+        Ok(Filter {
+            all: self.all || path.is_some() || self.cause.is_some(),
+            path,
+            agent: self.agent,
+            session: self.session,
+            cause: self.cause,
+            since: self.since,
+            ended: self.ended,
+            pending: self.pending,
+            limit: self.limit,
+            cursor: self.cursor,
+        })
+    }
+}
+
+fn shown(page: &Page, located: &Located) -> String {
+    if page.entries.is_empty() {
+        let place = text::safe(&located.path().to_string_lossy());
+        return format!("nothing of this kind is kept in {place}");
+    }
+    let mut shown = text::entries(&page.entries);
+    if let Some(cursor) = &page.next_cursor {
+        shown.push_str(&format!("\nthere are more: --cursor {cursor}"));
+    }
+    shown
 }

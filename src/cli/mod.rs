@@ -23,6 +23,7 @@ mod put;
 mod recover;
 mod release;
 mod restore;
+mod restored;
 mod retention;
 mod run;
 mod setup;
@@ -40,6 +41,7 @@ pub use context::Context;
 pub use output::{Output, Report};
 
 use crate::failure::{Ending, Failure};
+use crate::record::Cause;
 
 /// Reversible deletion for workspaces
 ///
@@ -165,4 +167,20 @@ fn usage(args: &[OsString], error: &clap::Error) -> ExitCode {
 /// The whole command, for help, completions and man pages.
 fn command() -> clap::Command {
     Cli::command()
+}
+
+/// For `--cause`.
+fn cause_parser() -> impl clap::builder::TypedValueParser<Value = Cause> {
+    use clap::builder::TypedValueParser;
+    clap::builder::PossibleValuesParser::new(["remove", "replace", "truncate"])
+        .try_map(|text| text.parse::<Cause>())
+}
+
+/// A daemon's answer as what it is meant to be.
+fn parsed<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(|e| {
+        Failure::failed("protocol", format!("the daemon's answer is strange: {e}"))
+            .state("it may be of another version than the command")
+            .next("trash doctor")
+    })
 }

@@ -36,7 +36,7 @@ pub struct Report {
     pretty: String,
     text: String,
     raw: bool,
-    ending: Option<Ending>,
+    code: u8,
 }
 
 impl Report {
@@ -51,7 +51,7 @@ impl Report {
             pretty: serde_json::to_string_pretty(value).map_err(no_form)?,
             text: text.into(),
             raw: false,
-            ending: None,
+            code: 0,
         })
     }
 
@@ -62,7 +62,7 @@ impl Report {
             pretty: String::new(),
             text: text.into(),
             raw: true,
-            ending: None,
+            code: 0,
         }
     }
 
@@ -73,7 +73,21 @@ impl Report {
 
     /// Ends with the exit code of `ending` although there is a result (e.g. a failed check).
     pub fn ending(mut self, ending: Ending) -> Self {
-        self.ending = Some(ending);
+        self.code = ending.exit_code();
+        self
+    }
+
+    /// [`ending`](Self::ending) where there is one.
+    pub fn maybe_ending(self, ending: Option<Ending>) -> Self {
+        match ending {
+            Some(ending) => self.ending(ending),
+            None => self,
+        }
+    }
+
+    /// Ends as the command that was run did.
+    pub fn of_command(mut self, code: u8) -> Self {
+        self.code = code;
         self
     }
 }
@@ -130,7 +144,7 @@ impl Output {
     }
 
     pub(super) fn show(&self, report: &Report) -> ExitCode {
-        let code = ExitCode::from(report.ending.map_or(0, Ending::exit_code));
+        let code = ExitCode::from(report.code);
         match self.print(report) {
             Ok(()) => code,
             // Whoever read it has seen enough.

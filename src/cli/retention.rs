@@ -1,17 +1,29 @@
-use super::{Context, Report};
+use super::{Context, Report, text};
+use crate::control::Request;
 use crate::failure::Failure;
+use crate::record::Entry;
 
-/// retention
+/// Set for how long an entry is kept, from its removal on
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The entry, or the beginning of its id
+    pub id: String,
+    /// So many days (1 to 365)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub days: i64,
+}
 
-/// Runs it.
+/// Sets it.
 ///
 /// # Errors
-/// Until it is wired.
-pub(super) fn run(_args: Args, _context: &Context) -> Result<Report, Failure> {
-    Err(Failure::failed(
-        "unavailable",
-        "trash retention is not wired yet",
-    ))
+/// `unknown-id`, `ambiguous-id`, and days out of range.
+pub(super) fn run(args: Args, context: &Context) -> Result<Report, Failure> {
+    let entry: Entry = context.ask_about(|| Request::Retention {
+        entry: args.id.clone(),
+        days: args.days,
+    })?;
+    let until = text::local_time(entry.retain_until);
+    let what = text::what(&entry);
+    let text = format!("{} is kept until {until}: {what}", text::id(&entry.id));
+    Report::new(&entry, text)
 }

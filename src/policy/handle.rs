@@ -2,6 +2,8 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,6 +20,9 @@ pub const POLICY_FILE: &str = ".trashfs.toml";
 /// A policy file is read up to this length.
 const LENGTH_MAX: u64 = 1 << 20;
 
+/// A busy workspace looks at its policy file so often.
+const LOOK_EVERY_MS: u64 = 100;
+
 /// The rules in force; swapped as a whole when the file changes.
 #[derive(Debug)]
 pub struct PolicyHandle {
@@ -25,6 +30,9 @@ pub struct PolicyHandle {
     root: Option<OwnedFd>,
     rules: ArcSwap<Rules>,
     seen: Mutex<Seen>,
+    born: Instant,
+    /// When the file was last looked at, in milliseconds since `born`.
+    looked_ms: AtomicU64,
 }
 
 /// What was last looked at, and what was wrong with it.
@@ -51,6 +59,8 @@ impl PolicyHandle {
             root: None,
             rules: ArcSwap::from_pointee(Rules::none()),
             seen: Mutex::default(),
+            born: Instant::now(),
+            looked_ms: AtomicU64::new(0),
         }
     }
 
@@ -70,11 +80,15 @@ impl PolicyHandle {
                 version,
                 problem: None,
             }),
+            born: Instant::now(),
+            looked_ms: AtomicU64::new(0),
         })
     }
 
-    /// Decides. Fast: it is asked for every capture.
+    /// Decides, by the policy file as it was at most a tenth of a second ago. Fast: it is asked
+    /// for every capture.
     pub fn decide(&self, subject: &Subject<'_>) -> Decision {
+        self.reload_sometimes();
         self.rules.load().decide(subject)
     }
 
@@ -111,6 +125,26 @@ impl PolicyHandle {
                 seen.problem = Some(problem);
                 false
             }
+        }
+    }
+
+    /// An idle workspace never looks; a busy one does now and then.
+    fn reload_sometimes(&self) {
+        if self.root.is_none() {
+            return;
+        }
+        let now_ms = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let last_ms = self.looked_ms.load(Ordering::Relaxed);
+        let is_due = now_ms.saturating_sub(last_ms) >= LOOK_EVERY_MS;
+        let is_mine = || {
+            let (order, known) = (Ordering::Relaxed, Ordering::Relaxed);
+            let swapped = self
+                .looked_ms
+                .compare_exchange(last_ms, now_ms, order, known);
+            swapped.is_ok()
+        };
+        if is_due && is_mine() {
+            self.reload();
         }
     }
 
@@ -232,6 +266,15 @@ mod tests {
         assert!(policy.reload());
         assert_eq!(policy.problem(), None);
         assert!(matches!(removes(&policy, "tmp/x"), Decision::Keep(_)));
+    }
+
+    #[test]
+    fn a_busy_workspace_notices_a_change_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = load(dir.path()).unwrap();
+        std::fs::write(dir.path().join(POLICY_FILE), "[[rule]]\nkeep = \"none\"").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2 * LOOK_EVERY_MS));
+        assert_eq!(removes(&policy, "x"), deleted(".trashfs.toml:1"));
     }
 
     #[test]
