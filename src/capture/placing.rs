@@ -103,8 +103,8 @@ impl Capture {
         loop {
             let tree = capturing.tree(turn.slot());
             match self.trees.dir(&capturing.entry, tree, place) {
-                Ok((dir, at_hand)) => {
-                    if !at_hand && let Some(from) = from {
+                Ok((dir, first_use)) => {
+                    if first_use && let Some(from) = from {
                         remember_times(&capturing.operation, from)?;
                     }
                     if turn.is_round() {

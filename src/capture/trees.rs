@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -30,6 +31,8 @@ pub(super) struct StagedDir {
     pub(super) place: Box<Path>,
     /// Owner of what is made in it.
     pub(super) owner: (u32, u32),
+    /// Whether anything was put into it, and not only below it.
+    used: AtomicBool,
 }
 
 impl StagedDir {
@@ -112,7 +115,8 @@ impl Trees {
         }
     }
 
-    /// The directory of `tree` that stands for `place`; says whether it was at hand.
+    /// The directory of `tree` that stands for `place`; says whether this is its first use since
+    /// it was opened.
     pub(super) fn dir(
         &self,
         entry: &OpenEntry,
@@ -121,7 +125,11 @@ impl Trees {
     ) -> Result<(Arc<StagedDir>, bool), Obstacle> {
         let key = self.key(entry, tree, place, place.path.clone());
         if let Some(dir) = self.open.get(&key) {
-            return Ok((dir, true));
+            let first = !dir.used.load(Ordering::Relaxed);
+            if first {
+                dir.used.store(true, Ordering::Relaxed);
+            }
+            return Ok((dir, first));
         }
         let mut missing = Vec::new();
         let mut found = None;
@@ -150,7 +158,8 @@ impl Trees {
             self.open.insert(key, dir.clone());
             above = dir;
         }
-        Ok((above, false))
+        above.used.store(true, Ordering::Relaxed);
+        Ok((above, true))
     }
 
     /// The staged directory for `path`, which lies in `place`, is no container any more: nothing
@@ -196,6 +205,7 @@ fn open_tree(entry: &OpenEntry, tree: TreeName, place: &Place) -> Result<StagedD
         path: Path::new("").into(),
         place: staging.join(below_ops).into(),
         owner: (attr.uid, attr.gid),
+        used: AtomicBool::new(false),
     })
 }
 
@@ -271,6 +281,7 @@ fn container(
         place: above.place.join(name).into(),
         owner: above.owner,
         path,
+        used: AtomicBool::new(false),
     })
 }
 

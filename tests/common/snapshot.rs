@@ -128,14 +128,16 @@ impl Snapshot {
         };
         for (path, facts) in &self.files {
             match other.files.get(path) {
-                None => note(format!("{path:?} is missing")),
-                Some(now) if now != facts => note(format!("{path:?} {}", facts.against(now))),
+                None => note(format!("{} is missing", shown(path))),
+                Some(now) if now != facts => {
+                    note(format!("{} {}", shown(path), facts.against(now)));
+                }
                 Some(_) => {}
             }
         }
         for path in other.files.keys() {
             if !self.files.contains_key(path) {
-                note(format!("{path:?} was not there"));
+                note(format!("{} was not there", shown(path)));
             }
         }
         if count > 20 {
@@ -187,6 +189,19 @@ impl Facts {
 pub fn assert_same(before: &Snapshot, after: &Snapshot, what: &str) {
     let differences = before.differences(after);
     assert!(differences.is_empty(), "{what}:\n{differences}");
+}
+
+/// A path as one line of moderate length.
+fn shown(path: &Path) -> String {
+    let text = format!("{path:?}");
+    match text.char_indices().rev().nth(100) {
+        Some((at, _)) if at > 100 => format!(
+            "{}...{}",
+            &text[..text.floor_char_boundary(100)],
+            &text[at..]
+        ),
+        _ => text,
+    }
 }
 
 fn open_dir(path: &Path) -> OwnedFd {
