@@ -100,46 +100,53 @@ fn hash_all(ws: &Workspace, pace: &Pace) -> Result<(), Failure> {
         pace.wait_for_quiet()
             .map_err(|e| Failure::io("hashing", &e))?;
         let beyond = clock::now().plus(NOT_WORTH_IT);
-        let todo = ws
-            .journal
-            .unhashed(beyond, ROWS + u32::try_from(given_up.len()).unwrap_or(0))?;
-        let todo: Vec<Entry> = todo
-            .into_iter()
-            .filter(|e| !given_up.contains(&e.id))
-            .collect();
+        let rows = ROWS + u32::try_from(given_up.len()).unwrap_or(0);
+        let mut todo = ws.journal.unhashed(beyond, rows)?;
+        todo.retain(|entry| !given_up.contains(&entry.id));
         if todo.is_empty() {
             return Ok(());
         }
+        let mut hashed = Vec::new();
         for entry in todo {
             match hash_one(ws, pace, &entry) {
-                Ok(true) => {}
+                Ok(true) => hashed.push(entry),
                 Ok(false) => given_up.push(entry.id),
-                Err(_) if pace.is_stopped() => return Ok(()),
+                Err(_) if pace.is_stopped() => break,
                 Err(error) => {
                     tracing::warn!(entry = %entry.id, %error, "could not be hashed now");
                     given_up.push(entry.id);
                 }
             }
         }
+        record(ws, &hashed)?;
     }
 }
 
-/// `false` when the entry is in work, or went meanwhile.
-fn hash_one(ws: &Workspace, pace: &Pace, entry: &Entry) -> Result<bool, Failure> {
-    let told = |e: io::Error| Failure::io("hashing", &e);
-    let Some(dir) = ws.staging.entry(&entry.id).map_err(told)? else {
+/// `false` when the entry went meanwhile.
+fn hash_one(ws: &Workspace, pace: &Pace, entry: &Entry) -> io::Result<bool> {
+    let Some(dir) = ws.staging.entry(&entry.id)? else {
         return Ok(false);
     };
-    manifest::write(&dir, &mut || pace.wait_for_quiet()).map_err(told)?;
+    manifest::write(&dir, &mut || pace.wait_for_quiet())?;
+    Ok(true)
+}
+
+/// Notes which entries have their manifests, once these are on the disk.
+fn record(ws: &Workspace, hashed: &[Entry]) -> Result<(), Failure> {
+    if hashed.is_empty() {
+        return Ok(());
+    }
+    super::sync_areas(ws);
     ws.journal.batch(|rows| {
-        let Some(mut now) = rows.entry(&entry.id)? else {
-            return Ok(());
-        };
-        if now.state == entry.state && now.roots == entry.roots {
-            now.hashed = true;
-            rows.put(&now)?;
+        for entry in hashed {
+            let Some(mut now) = rows.entry(&entry.id)? else {
+                continue;
+            };
+            if now.state == entry.state && now.roots == entry.roots {
+                now.hashed = true;
+                rows.put(&now)?;
+            }
         }
         Ok(())
-    })?;
-    Ok(true)
+    })
 }

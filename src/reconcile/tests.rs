@@ -63,7 +63,7 @@ fn an_operation_that_was_cut_short_is_sealed() {
     f.ws.journal.put(&seal::open_entry(&f.ws, &op)).unwrap();
     f.capture(&op.entry, "a", Cause::Remove, DAY * 365);
     let (f, report) = settle(f);
-    assert_eq!(report.resealed, [op.entry.clone()]);
+    assert_eq!(report.resealed, std::slice::from_ref(&op.entry));
     let entry = f.ws.journal.entry(&op.entry).unwrap().unwrap();
     assert_eq!((entry.state, entry.members), (State::Sealed, 1));
     assert_eq!(entry.agent.as_deref(), Some("claude"));
@@ -118,7 +118,7 @@ fn one_that_staging_lost_is_reported_until_a_person_lets_it_go() {
     #[expect(clippy::disallowed_methods, reason = "a test damages its own scratch")]
     std::fs::rename(&place, &aside).unwrap();
     let (f, report) = settle(f);
-    assert_eq!(report.missing, [id.clone()]);
+    assert_eq!(report.missing, std::slice::from_ref(&id));
     let entry = f.ws.journal.entry(&id).unwrap().unwrap();
     assert_eq!((entry.state, entry.resident), (State::Sealed, false));
     assert!(!entry.failed.unwrap().retryable);

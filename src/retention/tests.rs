@@ -124,7 +124,7 @@ fn of_one_path_ten_versions_stay() {
         })
         .collect();
     for _ in 0..2 {
-        versions::enforce(&f.ws, &[path.clone()]).unwrap();
+        versions::enforce(&f.ws, std::slice::from_ref(&path)).unwrap();
         let alive: Vec<bool> = ids.iter().map(|id| f.staged(id).exists()).collect();
         assert_eq!(
             alive.iter().filter(|a| **a).count(),

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use trashfs_mount::{Attr, FileKind, Timestamp};
 
-use crate::beneath;
 use crate::record::{Bytes, Kind};
 use crate::relocate;
 use crate::seal::{into, is_container};
@@ -118,14 +117,11 @@ impl Lines {
         };
         self.out.write_all(&serde_json::to_vec(&end)?)?;
         self.out.write_all(b"\n")?;
-        self.out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_data()
+        self.out.flush()
     }
 }
 
-/// Hashes all members of an entry and writes its manifest. `pause` is called between members and
+/// Hashes all members of an entry and writes its manifest, without waiting for the disk. `pause` is called between members and
 /// between chunks of large ones: it may wait, or end the work with an error.
 ///
 /// # Errors
@@ -170,11 +166,11 @@ pub fn write(dir: &EntryDir, pause: &mut dyn FnMut() -> io::Result<()>) -> io::R
         })?;
     }
     lines.finish()?;
-    relocate::replace_record(dir.records(), fresh.as_str(), MANIFEST)?;
-    Ok(rustix::fs::fsync(beneath::open_dir_readable(
+    Ok(relocate::replace_record(
         dir.records(),
-        c".",
-    )?)?)
+        fresh.as_str(),
+        MANIFEST,
+    )?)
 }
 
 fn line(step: &Step<'_>, tree: &str, kind: Option<Kind>) -> Line {
