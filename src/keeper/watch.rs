@@ -16,6 +16,8 @@ use crate::workspace::Workspace;
 
 /// While nobody writes.
 const AT_REST: Duration = Duration::from_secs(60);
+/// Never more often than this.
+const QUICKEST: Duration = Duration::from_millis(10);
 /// Between two attempts that could not give anything up.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
@@ -81,9 +83,9 @@ impl Watch {
 
 fn watch(ws: &Workspace, bell: &Bell) {
     let mut free_before: Vec<u64> = Vec::new();
-    let mut pause = Duration::ZERO;
+    let (mut fast, mut pause) = (Duration::ZERO, Duration::ZERO);
     loop {
-        let rung = bell.wait(pause);
+        let rung = bell.wait(fast, pause);
         if bell.stop.load(Ordering::Acquire) {
             return;
         }
@@ -97,12 +99,15 @@ fn watch(ws: &Workspace, bell: &Bell) {
         let free: Vec<u64> = found.iter().map(|room| room.free_bytes).collect();
         let moves = rung || free != free_before;
         free_before = free;
-        let fast = writer_could_fill_in(&found);
-        pause = match (moves, in_vain) {
-            _ if found.is_empty() && !in_vain => Duration::MAX,
-            (true, true) => fast.max(IN_VAIN),
-            (true, false) => fast,
-            (false, _) => (pause.saturating_mul(2)).clamp(fast, AT_REST),
+        let least = if in_vain { IN_VAIN } else { Duration::ZERO };
+        fast = writer_could_fill_in(&found).max(least);
+        pause = if found.is_empty() && !in_vain {
+            fast = QUICKEST;
+            Duration::MAX
+        } else if moves {
+            fast
+        } else {
+            pause.saturating_mul(2).clamp(fast, AT_REST.max(fast))
         };
     }
 }
@@ -122,20 +127,28 @@ fn look(ws: &Workspace) -> Result<(Vec<Room>, bool), Failure> {
 }
 
 impl Bell {
-    /// Waits for a nudge or until `pause` has passed; says whether there was a nudge.
-    fn wait(&self, pause: Duration) -> bool {
-        let until = Instant::now().checked_add(pause);
+    /// Waits for `least`, then for a nudge, but no longer than `most`; says whether there was a
+    /// nudge. A workspace that is written to nudges for every file: it is heard once.
+    fn wait(&self, least: Duration, most: Duration) -> bool {
+        let begun = Instant::now();
+        let (earliest, latest) = (begun.checked_add(least), begun.checked_add(most));
         let mut guard = self.lock.lock();
         loop {
-            if self.stop.load(Ordering::Acquire) || self.rung.swap(false, Ordering::AcqRel) {
+            if self.stop.load(Ordering::Acquire) {
                 return true;
             }
-            match until {
-                Some(until) => {
-                    if self.changed.wait_until(&mut guard, until).timed_out() {
-                        return self.rung.swap(false, Ordering::AcqRel);
-                    }
+            let now = Instant::now();
+            let resting = earliest.is_some_and(|at| now < at);
+            if !resting {
+                if self.rung.swap(false, Ordering::AcqRel) {
+                    return true;
                 }
+                if latest.is_some_and(|at| now >= at) {
+                    return false;
+                }
+            }
+            match if resting { earliest } else { latest } {
+                Some(until) => drop(self.changed.wait_until(&mut guard, until)),
                 None => self.changed.wait(&mut guard),
             }
         }
