@@ -20,7 +20,7 @@ use crate::journal::{Event, Journal, Loss, LossReason, State};
 use crate::record::{Entry, Failed};
 use crate::retention::purge;
 use crate::seal::{self, Present, Sealed, Settings, Shape, Summary};
-use crate::staging::{Area, EntryDir, STAGING_NAME};
+use crate::staging::{AREAS_RECORD, Area, EntryDir, STAGING_NAME, Unreachable};
 use crate::walk::names_in;
 use crate::workspace::Workspace;
 
@@ -35,7 +35,7 @@ const OWN_NAMES: [&str; 10] = [
     ".gitignore",
     "CACHEDIR.TAG",
     "area.json",
-    "areas.json",
+    AREAS_RECORD,
     ".areas.json.new",
     "lock",
     "ops",
@@ -117,6 +117,10 @@ pub fn reconcile(ws: &Workspace) -> Result<Report, Failure> {
         journal_set_aside: ws.journal.set_aside_now().map(str::to_owned),
         ..Report::default()
     };
+    let unreachable = ws.staging.reopen_areas().map_err(told)?;
+    for area in &unreachable {
+        report.trouble("not reachable", area);
+    }
     finish_purges(ws, &mut report)?;
     for area in ws.staging.areas() {
         empty_scratch(&area, &mut report);
@@ -124,7 +128,7 @@ pub fn reconcile(ws: &Workspace) -> Result<Report, Failure> {
     }
     let staged: HashSet<EntryId> = ws.staging.entries().map_err(told)?.into_iter().collect();
     take_in(ws, &staged, &mut report)?;
-    find_missing(ws, &staged, &mut report)?;
+    find_missing(ws, &staged, &unreachable, &mut report)?;
     let text = serde_json::to_string(&report).unwrap_or_default();
     ws.journal.batch(|rows| rows.note(NOTE, &text))?;
     tell(&report);
@@ -359,8 +363,17 @@ fn discard_rest(ws: &Workspace, id: &EntryId, report: &mut Report) -> Result<(),
 fn find_missing(
     ws: &Workspace,
     staged: &HashSet<EntryId>,
+    unreachable: &[Unreachable],
     report: &mut Report,
 ) -> Result<(), Failure> {
+    let failed = Failed {
+        // They may lie where we could not look.
+        retryable: !unreachable.is_empty(),
+        reason: match unreachable.first() {
+            Some(area) => format!("its bytes are in no area that could be opened; {area}"),
+            None => "its bytes are not in staging any more".into(),
+        },
+    };
     for entry in ws.journal.unended()? {
         if staged.contains(&entry.id) || entry.state.is_released() {
             continue;
@@ -370,13 +383,10 @@ fn find_missing(
             // The journal heard of it before staging kept anything: a power cut took it back.
             ws.journal.batch(|rows| rows.forget(&entry.id))?;
             report.missing.pop();
-        } else if entry.failed.is_none() || entry.resident {
+        } else if entry.failed.as_ref() != Some(&failed) || entry.resident {
             ws.journal.put(&Entry {
                 resident: false,
-                failed: Some(Failed {
-                    retryable: false,
-                    reason: "its bytes are not in staging any more".into(),
-                }),
+                failed: Some(failed.clone()),
                 ..entry
             })?;
         }

@@ -42,8 +42,6 @@ use trashfs_mount::{
     Attr, Caller, Change, Interceptor, Interests, NodeId, Place, Ticket, Verdict, Victim,
 };
 
-pub use self::nested::AREAS_RECORD;
-
 use self::closer::Closer;
 use self::complaints::Complaints;
 use self::dirs::Dirs;

@@ -12,12 +12,7 @@ use trashfs_mount::Attr;
 
 use crate::beneath;
 use crate::ids::WorkspaceId;
-use crate::record::Bytes;
-use crate::staging::{Area, Staging, write_record};
-
-/// Workspace-relative paths of the areas on other filesystems, in the main area: whoever opens
-/// the workspace next finds them by it.
-pub const AREAS_RECORD: &str = "areas.json";
+use crate::staging::{Area, Staging};
 
 /// Where captures out of a directory go.
 pub(super) struct Site {
@@ -98,7 +93,7 @@ impl Nested {
                 .map_err(|()| Errno::ACCESS)
         });
         let area = self.staging.add(made.ok()?);
-        if let Err(error) = self.register() {
+        if let Err(error) = self.staging.register_areas() {
             tracing::warn!(%error, "the register of staging areas could not be written");
         }
         Some(area)
@@ -117,17 +112,5 @@ impl Nested {
             }
         }
         Err(Errno::NOENT)
-    }
-
-    fn register(&self) -> std::io::Result<()> {
-        let prefixes: Vec<Bytes> = self
-            .staging
-            .areas()
-            .iter()
-            .skip(1)
-            .map(|area| Bytes::from(area.prefix.as_path()))
-            .collect();
-        let text = serde_json::to_vec(&prefixes)?;
-        write_record(&self.main().staging, AREAS_RECORD, &text)
     }
 }

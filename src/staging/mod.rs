@@ -5,6 +5,7 @@
 //! <root>/.trashfs/              0700, hidden by the mount
 //!     .gitignore  CACHEDIR.TAG
 //!     area.json                 format, workspace id
+//!     areas.json                in the main area: where areas on other filesystems are
 //!     lock                      flock(2)ed by whoever writes
 //!     ops/<entry id>/
 //!         op.json               who and when ([`OpRecord`](crate::record::OpRecord))
@@ -23,10 +24,12 @@ mod area;
 mod entry;
 mod exceptions;
 mod pins;
+mod register;
 mod tree;
 
 pub use area::{Area, AreaError, STAGING_NAME, Staging, whose};
 pub use entry::{EntryDir, MANIFEST, OP_RECORD, SETTINGS, SUMMARY, read_record, write_record};
 pub use exceptions::Exceptions;
 pub use pins::Pin;
+pub use register::{AREAS_RECORD, Unreachable};
 pub use tree::{CONTAINER_MODE, Tree, TreeName};
