@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::beneath;
-use crate::capture::AREAS_RECORD;
 use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::journal::Journal;
 use crate::policy::{PolicyHandle, StationPolicy};
 use crate::reconcile::reconcile;
-use crate::record::Bytes;
-use crate::staging::{Area, AreaError, STAGING_NAME, Staging, read_record};
+use crate::staging::{Area, AreaError, STAGING_NAME, Staging};
 use crate::station::{self, Register, Registered, Station};
 use crate::workspace::Workspace;
 
@@ -140,7 +137,7 @@ pub(crate) fn assemble(
     let policy = policy(&area)?;
     let dir = register.dir_of(&registered.id)?;
     let journal = Journal::open(&by_fd(&dir))?;
-    let workspace = Workspace {
+    Ok(Workspace {
         id: registered.id.clone(),
         path: registered.path.as_path().to_owned(),
         station: station.station.clone(),
@@ -148,46 +145,7 @@ pub(crate) fn assemble(
         journal: Arc::new(journal),
         policy: Arc::new(policy),
         live: OnceLock::new(),
-    };
-    reopen_areas(&workspace);
-    Ok(workspace)
-}
-
-/// The areas on other filesystems inside the workspace, as captures have registered them. One
-/// that isn't mounted now is left out: its entries are missing until it is there again.
-fn reopen_areas(workspace: &Workspace) {
-    let main = workspace.staging.main();
-    let prefixes = read_record(&main.staging, AREAS_RECORD).and_then(|text| match text {
-        Some(text) => Ok(serde_json::from_slice::<Vec<Bytes>>(&text)?),
-        None => Ok(Vec::new()),
-    });
-    let prefixes = prefixes.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the register of staging areas can't be read");
-        Vec::new()
-    });
-    for prefix in prefixes {
-        match reopened(workspace, prefix.as_path()) {
-            Ok(area) => {
-                workspace.staging.add(area);
-            }
-            Err(error) => {
-                tracing::warn!(area = %prefix.display(), %error, "a staging area is not there");
-            }
-        }
-    }
-}
-
-fn reopened(workspace: &Workspace, prefix: &Path) -> Result<Area, AreaError> {
-    let root = workspace.with_root(|root| beneath::open_dir(root, prefix));
-    let root = root.map_err(|e| AreaError::Io {
-        what: "opening its directory",
-        error: e.into(),
-    })?;
-    let area = Area::open(root, prefix.to_owned(), None)?;
-    match area.workspace == workspace.id {
-        true => Ok(area),
-        false => Err(AreaError::OtherWorkspace(area.workspace)),
-    }
+    })
 }
 
 /// A path that leads to an open directory wherever it is by now.
