@@ -16,6 +16,7 @@ pub mod station;
 pub mod beneath;
 pub mod discard;
 pub mod relocate;
+pub mod replica;
 pub mod walk;
 
 pub mod journal;

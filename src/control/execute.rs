@@ -4,8 +4,10 @@ use std::os::fd::OwnedFd;
 
 use crate::control::protocol::{Answer, Request};
 use crate::failure::Failure;
+use crate::record::Bytes;
+use crate::restore::Target;
 use crate::workspace::Workspace;
-use crate::{policy, query, retention};
+use crate::{policy, query, restore, retention};
 
 /// Does what was asked. The same in the daemon and in a command.
 ///
@@ -16,7 +18,6 @@ pub fn execute(
     request: Request,
     fds: Vec<OwnedFd>,
 ) -> Result<Answer, Failure> {
-    let _ = fds;
     let ws = workspace;
     match request {
         Request::Ping | Request::Unmount { .. } => Err(not_mounted(ws)),
@@ -52,9 +53,43 @@ pub fn execute(
             dry_run,
         )?),
         Request::Explain(question) => Answer::of(policy::explain(ws, &question)?),
-        Request::Restore { .. } | Request::Undo(_) => {
-            Err(Failure::failed("unavailable", "not wired yet"))
+        Request::Restore {
+            mut spec,
+            inside,
+            outside,
+        } => {
+            spec.to = target(inside, outside, fds)?;
+            Answer::of(restore::restore(ws, &spec)?)
         }
+        Request::Undo(spec) => Answer::of(restore::undo(ws, &spec)?),
+        Request::Recover {
+            entry,
+            inside,
+            outside,
+        } => {
+            let to = target(inside, outside, fds)?;
+            Answer::of(restore::recover(ws, &entry, to.as_ref())?)
+        }
+    }
+}
+
+/// Where copies go, from the parts in which it travels.
+fn target(
+    inside: Option<Bytes>,
+    outside: Option<Bytes>,
+    fds: Vec<OwnedFd>,
+) -> Result<Option<Target>, Failure> {
+    match (inside, outside, fds.into_iter().next()) {
+        (Some(path), ..) => Ok(Some(Target::Inside(path.as_path().to_owned()))),
+        (None, Some(display), Some(dir)) => Ok(Some(Target::Outside {
+            dir,
+            display: display.as_path().to_owned(),
+        })),
+        (None, Some(display), None) => {
+            let what = format!("the directory {} did not arrive", display.display());
+            Err(Failure::failed("internal", what).state("nothing was changed"))
+        }
+        (None, None, _) => Ok(None),
     }
 }
 

@@ -87,6 +87,15 @@ pub enum Request {
     },
     /// Take back an operation.
     Undo(UndoSpec),
+    /// Finish an interrupted restore, or copy everything out.
+    Recover {
+        /// Id or unique prefix.
+        entry: String,
+        /// Copy into this directory of the workspace.
+        inside: Option<Bytes>,
+        /// Copy into the directory that comes as a descriptor, called this in messages.
+        outside: Option<Bytes>,
+    },
 }
 
 impl Request {
@@ -106,6 +115,7 @@ impl Request {
             | Self::Empty { .. }
             | Self::Release { .. }
             | Self::Restore { .. }
+            | Self::Recover { .. }
             | Self::Undo(_) => true,
         }
     }

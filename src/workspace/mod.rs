@@ -22,6 +22,11 @@ pub trait Live: Send + Sync {
     fn name_changed(&self, dir: &Path, name: &OsStr);
     /// Links of inode (`dev`, `ino`) in staging changed by `by` (restored or expired ones: less).
     fn staged_links_changed(&self, dev: u64, ino: u64, by: i32);
+    /// Whether any inode has links in staging: where none has, restored trees need no look at
+    /// each file.
+    fn has_staged_links(&self) -> bool {
+        true
+    }
 }
 
 /// A workspace opened for work.
