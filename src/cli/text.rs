@@ -89,8 +89,8 @@ pub(super) fn left(until: UnixNanos) -> String {
     match left.as_secs() {
         0 => "over".to_owned(),
         1..3_600 => format!("{} min", left.as_secs().div_ceil(60)),
-        3_600..172_800 => format!("{} h", left.as_secs() / 3_600),
-        secs => format!("{} d", secs / 86_400),
+        3_600..172_800 => format!("{} h", left.as_secs().div_ceil(3_600)),
+        secs => format!("{} d", secs.div_ceil(86_400)),
     }
 }
 
@@ -187,13 +187,29 @@ pub(super) fn what(entry: &Entry) -> String {
         text.push('/');
     }
     if entry.roots_total > 1 {
-        let more = count(entry.roots_total, "root", "roots");
-        text = format!("{text} {}", styled(FAINT, format_args!("({more})")));
+        let roots = styled(FAINT, format_args!("({})", roots(entry)));
+        text = format!("{text} {roots}");
     }
     for (mark, style) in marks(entry) {
         text = format!("{text} {}", styled(style, format_args!("[{mark}]")));
     }
     text
+}
+
+/// The first roots of several, by their paths below the directory that they have in common.
+fn roots(entry: &Entry) -> String {
+    const NAMED: usize = 3;
+    let common = entry.path.as_path();
+    let names = entry.roots.iter().take(NAMED).map(|root| {
+        let path = root.path.as_path();
+        let name = path.strip_prefix(common).unwrap_or(path);
+        cut(&safe(&name.to_string_lossy()), 24)
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    match entry.roots_total {
+        n if n > NAMED as u64 => format!("{n} roots: {names}, …"),
+        _ => names,
+    }
 }
 
 fn marks(entry: &Entry) -> Vec<(String, Style)> {

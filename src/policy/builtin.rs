@@ -26,7 +26,7 @@ pub(super) struct Builtin {
 pub(super) const BUILTINS: [Builtin; 5] = [
     Builtin {
         name: "scratch",
-        about: "made by the same process within ten seconds",
+        about: "what the same process made within ten seconds",
         fits: |subject, _| subject.scratch,
         keep: Keep::Local,
         retain_s: HOUR,
@@ -40,21 +40,21 @@ pub(super) const BUILTINS: [Builtin; 5] = [
     },
     Builtin {
         name: "cache",
-        about: "in node_modules, __pycache__, or a tree with a valid CACHEDIR.TAG",
+        about: "what lies in node_modules, __pycache__, or a tree with a valid CACHEDIR.TAG",
         fits: |subject, marks| marks.cache || subject.cache,
         keep: Keep::Local,
         retain_s: 3 * DAY,
     },
     Builtin {
         name: "overwritten",
-        about: "replaced or truncated",
+        about: "what is replaced or truncated",
         fits: |subject, _| subject.cause != Cause::Remove,
         keep: Keep::Local,
         retain_s: 7 * DAY,
     },
     Builtin {
         name: "removed",
-        about: "everything else that is removed",
+        about: "everything that is removed",
         fits: |_, _| true,
         keep: Keep::Hosted,
         retain_s: 365 * DAY,

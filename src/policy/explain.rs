@@ -134,11 +134,11 @@ fn builtins(subject: &Subject<'_>, user_decided: bool) -> Vec<Considered> {
         let fits = (builtin.fits)(subject, marks);
         let is_it = builtin.name == decider;
         let why = match (fits, is_it, user_decided) {
-            (false, ..) => format!("it is for what is {}", builtin.about),
-            (true, true, false) => builtin.about.to_owned(),
+            (false, ..) => format!("it is for {}", builtin.about),
+            (true, true, false) => format!("it matches: {}", builtin.about),
             (true, true, true) => {
                 format!(
-                    "{}; it gives what the rules above do not mention",
+                    "it is for {}, and gives what the rules above do not mention",
                     builtin.about
                 )
             }
