@@ -214,6 +214,8 @@ pub struct Status {
     pub damaged_journals: Vec<String>,
     /// What the last reconciliation found.
     pub reconciled: Option<Report>,
+    /// What is wrong with the policy file; the last good rules are in force.
+    pub policy_problem: Option<String>,
 }
 
 /// How a workspace stands.
@@ -221,6 +223,7 @@ pub struct Status {
 /// # Errors
 /// When the journal can't be read.
 pub fn status(ws: &Workspace) -> Result<Status, Failure> {
+    ws.policy.reload();
     Ok(Status {
         id: ws.id.clone(),
         workspace: ws.path.clone(),
@@ -230,6 +233,7 @@ pub fn status(ws: &Workspace) -> Result<Status, Failure> {
         losses: ws.journal.losses(LOSSES_SHOWN)?,
         damaged_journals: ws.journal.set_aside()?,
         reconciled: Report::last(&ws.journal)?,
+        policy_problem: ws.policy.problem().map(|p| p.to_string()),
     })
 }
 

@@ -84,7 +84,7 @@ fn shown(explanation: &Explanation) -> String {
         let problem = text::safe(problem);
         lines.push(styled(
             WARNING,
-            format_args!("the last good rules are in force, for {problem}"),
+            format_args!("the last good rules are in force, since {problem}"),
         ));
     }
     lines.extend(explanation.considered.iter().map(|rule| {

@@ -118,6 +118,10 @@ fn details(status: &query::Status) -> Vec<String> {
         ));
     }
     lines.extend(status.rooms.iter().map(room));
+    if let Some(problem) = &status.policy_problem {
+        let text = format!("the last good rules are in force, since {problem}");
+        lines.push(format!("  {}", styled(WARNING, super::text::safe(&text))));
+    }
     if totals.deleted_outright > 0 {
         lines.push(format!(
             "  {} deletions were ordered by a policy rule",

@@ -48,7 +48,13 @@ pub(super) fn prepare(place: Place) -> Result<Prepared, Failure> {
     let registered = entered(&place, &area.workspace, &register)?;
     let log = super::log::open(&register.dir_of(&registered.id)?)
         .map_err(|e| Failure::io(format!("opening the log of {}", registered.id), &e))?;
-    let workspace = open::assemble(area, &registered, &station, &register)?;
+    let workspace = open::assemble(
+        area,
+        &registered,
+        &station,
+        &register,
+        open::GarbledPolicy::Refuse,
+    )?;
     Ok(Prepared {
         covered: normalised(&surroundings::runtime_dir()).starts_with(&place.path),
         workspace: Arc::new(workspace),

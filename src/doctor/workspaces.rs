@@ -148,7 +148,20 @@ fn standing(status: &Status) -> Vec<Check> {
         journal(status),
         losses(status),
         disk(status),
+        policy(status),
     ]
+}
+
+fn policy(status: &Status) -> Check {
+    const NAME: &str = "policy";
+    match &status.policy_problem {
+        None => Check::ok(NAME, "its rules are in force"),
+        Some(problem) => Check::warn(
+            NAME,
+            format!("the last good rules are in force, since {problem}"),
+            "correct the file (see docs/policy.md)",
+        ),
+    }
 }
 
 /// Whether staging and journal agreed at the last start.

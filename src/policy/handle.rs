@@ -70,19 +70,36 @@ impl PolicyHandle {
     /// # Errors
     /// When the file can't be read or its rules can't be followed.
     pub fn load(station: StationPolicy, root: OwnedFd) -> Result<Self, PolicyError> {
-        let version = version(root.as_fd())?;
-        let rules = read_rules(&station, root.as_fd())?;
-        Ok(Self {
+        let policy = Self::load_or_note(station, root);
+        match policy.problem() {
+            None => Ok(policy),
+            Some(problem) => Err(problem),
+        }
+    }
+
+    /// As [`load`](Self::load), but a file that can't be used leaves the station's rules alone
+    /// in force and is noted as the [`problem`](Self::problem): for work that destroys nothing,
+    /// which must not fail because of it.
+    pub fn load_or_note(station: StationPolicy, root: OwnedFd) -> Self {
+        let version = version(root.as_fd());
+        let read = version
+            .clone()
+            .and_then(|_| read_rules(&station, root.as_fd()));
+        let (rules, problem) = match read {
+            Ok(rules) => (rules, None),
+            Err(problem) => (station_rules(&station), Some(problem)),
+        };
+        Self {
             station,
             root: Some(root),
             rules: ArcSwap::from_pointee(rules),
             seen: Mutex::new(Seen {
-                version,
-                problem: None,
+                version: version.unwrap_or(None),
+                problem,
             }),
             born: Instant::now(),
             looked_ms: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Decides, by the policy file as it was at most a tenth of a second ago. Fast: it is asked
@@ -170,6 +187,12 @@ fn version(root: BorrowedFd<'_>) -> Result<Option<Version>, PolicyError> {
         Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(unreadable(&e.into())),
     }
+}
+
+/// Those of the station alone. They were compiled with others before, or are so large that the
+/// defaults have to do.
+fn station_rules(station: &StationPolicy) -> Rules {
+    Rules::new(&station.rules, &[]).unwrap_or_else(|_| Rules::none())
 }
 
 fn read_rules(station: &StationPolicy, root: BorrowedFd<'_>) -> Result<Rules, PolicyError> {
@@ -266,6 +289,19 @@ mod tests {
         assert!(policy.reload());
         assert_eq!(policy.problem(), None);
         assert!(matches!(removes(&policy, "tmp/x"), Decision::Keep(_)));
+    }
+
+    #[test]
+    fn a_garbled_file_is_noted_where_nothing_is_destroyed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(POLICY_FILE), "[[rule]\n").unwrap();
+        let root = std::fs::File::open(dir.path()).unwrap();
+        let policy = PolicyHandle::load_or_note(StationPolicy::default(), root.into());
+        assert_eq!(policy.problem().unwrap().place.unwrap().0, 1);
+        assert!(matches!(removes(&policy, "x"), Decision::Keep(_)));
+        std::fs::write(dir.path().join(POLICY_FILE), "").unwrap();
+        assert!(policy.reload());
+        assert_eq!(policy.problem(), None);
     }
 
     #[test]

@@ -53,7 +53,13 @@ pub fn for_command(registered: &Registered) -> Result<Workspace, Failure> {
             .next(format!("trash mount {}", source.display())));
     }
     let station = station::load()?.unwrap_or_else(Station::unnamed);
-    let workspace = assemble(area, registered, &station, &Register::open()?)?;
+    let workspace = assemble(
+        area,
+        registered,
+        &station,
+        &Register::open()?,
+        GarbledPolicy::Note,
+    )?;
     reconcile(&workspace)?;
     Ok(workspace)
 }
@@ -127,14 +133,24 @@ fn io_failure(path: &str, what: &str, error: &io::Error) -> Failure {
     }
 }
 
+/// What to do about a policy file that can't be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GarbledPolicy {
+    /// Refuse: what it wanted kept could be lost.
+    Refuse,
+    /// Note it: a command that lists or restores destroys nothing.
+    Note,
+}
+
 /// Everything that a locked staging area needs around it, in order and ready for work.
 pub(crate) fn assemble(
     area: Area,
     registered: &Registered,
     station: &Station,
     register: &Register,
+    garbled: GarbledPolicy,
 ) -> Result<Workspace, Failure> {
-    let policy = policy(&area)?;
+    let policy = policy(&area, garbled)?;
     let dir = register.dir_of(&registered.id)?;
     let journal = Journal::open(&by_fd(&dir))?;
     Ok(Workspace {
@@ -153,7 +169,7 @@ pub(crate) fn by_fd(dir: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd()))
 }
 
-fn policy(area: &Area) -> Result<PolicyHandle, Failure> {
+fn policy(area: &Area, garbled: GarbledPolicy) -> Result<PolicyHandle, Failure> {
     let file = station::config_path();
     let text = station::config_text()?.unwrap_or_default();
     let rules = StationPolicy::parse(&file.display().to_string(), &text)?;
@@ -161,5 +177,8 @@ fn policy(area: &Area) -> Result<PolicyHandle, Failure> {
         .root
         .try_clone()
         .map_err(|e| Failure::io("opening the workspace", &e))?;
-    Ok(PolicyHandle::load(rules, root)?)
+    match garbled {
+        GarbledPolicy::Refuse => Ok(PolicyHandle::load(rules, root)?),
+        GarbledPolicy::Note => Ok(PolicyHandle::load_or_note(rules, root)),
+    }
 }
