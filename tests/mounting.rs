@@ -138,6 +138,42 @@ fn what_is_no_directory_is_named() {
 }
 
 #[test]
+fn the_root_directory_is_refused() {
+    let station = Station::new();
+    refused(
+        mount(&station, Path::new("/"), &["--json"]),
+        2,
+        "unsuitable",
+    );
+}
+
+#[test]
+fn a_directory_that_lost_its_staging_area_is_found_by_its_new_one() {
+    let station = Station::new();
+    let dir = station.dir("w");
+    let _gone = Gone(&dir);
+    let first = mount(&station, &dir, &["--json"]).ok().json();
+    unmount(&station, &dir, &[]).ok();
+    // Another workspace's area, moved here.
+    let other = station.dir("other");
+    let second = mount(&station, &other, &["--json"]).ok().json();
+    unmount(&station, &other, &[]).ok();
+    std::fs::remove_dir_all(dir.join(".trashfs")).unwrap();
+    std::fs::rename(other.join(".trashfs"), dir.join(".trashfs")).unwrap();
+    let third = mount(&station, &dir, &["--json"]).ok().json();
+    assert_eq!(third["workspace"], second["workspace"]);
+    assert_ne!(third["workspace"], first["workspace"]);
+    unmount(&station, &dir, &[]).ok();
+    let status = station.trash(["status", "--json"]).ok().json();
+    assert_eq!(
+        status["workspaces"].as_array().unwrap().len(),
+        1,
+        "{status}"
+    );
+    assert_eq!(status["workspaces"][0]["status"]["id"], second["workspace"]);
+}
+
+#[test]
 fn names_of_any_bytes_are_mounted() {
     let station = Station::new();
     let parent = station.dir("names");
@@ -332,7 +368,12 @@ fn a_mount_in_use_stays_unless_told_otherwise() {
         .current_dir(&dir)
         .spawn()
         .unwrap();
-    refused(unmount(&station, &dir, &["--json"]), 2, "busy");
+    let told = refused(unmount(&station, &dir, &["--json"]), 2, "busy");
+    let user_is_named = told["state"]
+        .as_str()
+        .unwrap()
+        .contains(&format!("({})", user.id()));
+    assert!(user_is_named, "{told}");
     assert!(!dir.join(".trashfs").exists());
     unmount(&station, &dir, &["--lazy"]).ok();
     assert!(dir.join(".trashfs").exists());

@@ -139,6 +139,18 @@ pub fn mount_id_at(path: &Path) -> io::Result<u64> {
     mount_id_of(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
+/// Whether `fd` lies on the filesystem that is mounted as number `id`, through whichever mount
+/// of it. Sends it no request.
+///
+/// # Errors
+/// Those of reading procfs.
+pub fn is_on(fd: impl AsFd, id: u64) -> io::Result<bool> {
+    let its = mount_id_of(fd)?;
+    let mounts = mounts()?;
+    let device = |id: u64| mounts.iter().find(|m| m.id == id).map(|m| m.device);
+    Ok(its == id || (device(its).is_some() && device(its) == device(id)))
+}
+
 /// Whether somebody answers for a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -204,6 +216,9 @@ garbage\n";
         let dir = tempfile::tempdir().unwrap();
         let id = mount_id_at(dir.path()).unwrap();
         assert!(mounts().unwrap().iter().any(|m| m.id == id));
+        let open = std::fs::File::open(dir.path()).unwrap();
+        assert!(is_on(&open, id).unwrap());
+        assert!(!is_on(std::fs::File::open("/proc").unwrap(), id).unwrap());
         assert_eq!(health(dir.path(), Duration::from_secs(5)), Health::Answers);
     }
 }

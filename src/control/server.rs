@@ -1,7 +1,7 @@
 //! The daemon's side of the socket.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub trait Host: Send + Sync + 'static {
     fn workspace(&self) -> &Workspace;
     /// Who it is.
     fn pong(&self) -> Pong;
+    /// Whether a descriptor that a client sent leads into the daemon's own mount.
+    fn owns(&self, fd: BorrowedFd<'_>) -> bool;
     /// Unmounts.
     ///
     /// # Errors
@@ -160,6 +162,16 @@ fn receive_client<H: Host>(stream: UnixStream, desk: &Arc<Desk<H>>) {
     }
 }
 
+/// The daemon would wait for itself.
+fn in_own_mount() -> Failure {
+    Failure::refused(
+        "inside-workspace",
+        "the directory lies in the mounted workspace under another name",
+    )
+    .state("nothing was changed")
+    .next("name it by its path in the workspace")
+}
+
 impl<H: Host> Desk<H> {
     fn answer(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(ASK_TIMEOUT))?;
@@ -195,6 +207,9 @@ impl<H: Host> Desk<H> {
                 Ok(Answer::default())
             }
             request => {
+                if fds.iter().any(|fd| self.host.owns(fd.as_fd())) {
+                    return Err(in_own_mount());
+                }
                 let _alone = request.changes().then(|| self.changing.lock());
                 let work = || execute(self.host.workspace(), request, fds);
                 std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {

@@ -58,6 +58,14 @@ pub(super) enum Found {
 /// Finds the place and clears this user's own dead mounts out of it.
 pub(super) fn find(wanted: &Wanted) -> Result<Found, Failure> {
     let path = normalised(&wanted.dir);
+    if path == Path::new("/") {
+        return Err(Failure::refused(
+            "unsuitable",
+            "the root directory of the system can't be a workspace",
+        )
+        .state("nothing was mounted")
+        .next("trash mount DIR"));
+    }
     let mut notices = Vec::new();
     for _ in 0..STACKED_MAX {
         let mounts = mounts()?;

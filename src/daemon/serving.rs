@@ -1,12 +1,14 @@
 //! A workspace that is mounted: what runs behind it, and how it is taken down.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
+use trashfs_mount::mountinfo;
 use trashfs_mount::session::{self, Mount, MountOptions, SessionError};
 use trashfs_mount::{Overlay, OverlayOptions, Running, ServeOptions, View, serve};
 
@@ -74,7 +76,7 @@ impl Mounted {
             allow_other: allow_other || as_root,
             source_name: prepared.place.source.clone().into_os_string(),
         };
-        let target = std::os::fd::AsFd::as_fd(&prepared.place.target);
+        let target = prepared.place.target.as_fd();
         let (device, pending) = session::mount(target, &prepared.place.path, &options)
             .map_err(|e| mount_failure(&prepared, &e))?;
         let options = ServeOptions {
@@ -306,6 +308,13 @@ impl Host for Desk {
 
     fn pong(&self) -> Pong {
         self.pong.clone()
+    }
+
+    fn owns(&self, fd: BorrowedFd<'_>) -> bool {
+        mountinfo::is_on(fd, self.mount.id).unwrap_or_else(|error| {
+            tracing::warn!(%error, "where a descriptor leads is not known");
+            true
+        })
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), Failure> {

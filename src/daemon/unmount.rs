@@ -1,7 +1,7 @@
 //! Taking a mount away, whether its daemon lives, is stuck or is dead.
 
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -19,6 +19,8 @@ use crate::station::{self, Located, Presence, normalised};
 /// A daemon writes its last records within this time.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(30);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+/// Users of a busy mount that a message names.
+const USERS_NAMED: usize = 5;
 
 /// What was unmounted.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +38,52 @@ pub struct Unmounted {
 /// `not-mounted`, `busy` unless `lazily`, and what the system gives.
 pub fn unmount(dir: &Path, lazily: bool) -> Result<Unmounted, Failure> {
     let path = normalised(dir);
+    unmount_at(&path, lazily).map_err(|failure| match failure.code.as_str() {
+        "busy" => with_users(failure, &path),
+        _ => failure,
+    })
+}
+
+/// Names processes that use the mount, as far as they can be seen.
+fn with_users(failure: Failure, path: &Path) -> Failure {
+    let users = users_of(path);
+    if users.is_empty() {
+        return failure;
+    }
+    failure.state(format!("it stays mounted; used by {}", users.join(", ")))
+}
+
+fn users_of(path: &Path) -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = processes.filter_map(|p| p.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    numbers
+        .filter(|pid| uses(*pid, path))
+        .take(USERS_NAMED)
+        .map(|pid| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{} ({pid})", name.trim_end())
+        })
+        .collect()
+}
+
+/// Whether a process works in the mount or has a file of it open. Only links are read: their
+/// targets are not asked.
+fn uses(pid: u32, path: &Path) -> bool {
+    let below = |link: PathBuf| std::fs::read_link(link).is_ok_and(|to| to.starts_with(path));
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if below(process.join("cwd")) || below(process.join("root")) || below(process.join("exe")) {
+        return true;
+    }
+    let Ok(open) = std::fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    open.filter_map(Result::ok).any(|fd| below(fd.path()))
+}
+
+fn unmount_at(path: &Path, lazily: bool) -> Result<Unmounted, Failure> {
+    let path = path.to_owned();
     let located = station::all()?
         .into_iter()
         .find(|l| l.path() == path && l.presence == Presence::Live);

@@ -1,12 +1,15 @@
 //! Which workspace a path belongs to, and whether it is mounted.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use trashfs_mount::mountinfo;
 
 use crate::control;
 use crate::failure::Failure;
+use crate::staging::whose;
 use crate::station::{Register, Registered, RuntimeDir};
+use crate::workspace::open;
 
 /// Whether a workspace can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -56,7 +59,27 @@ pub fn all() -> Result<Vec<Located>, Failure> {
             presence,
         }
     });
-    Ok(located.collect())
+    Ok(without_predecessors(located.collect()))
+}
+
+/// A directory that lost its staging area and got another one is registered twice: the record
+/// that counts is the mounted one's, else that of the area which lies there now.
+fn without_predecessors(all: Vec<Located>) -> Vec<Located> {
+    let counts = |one: &Located| {
+        let mut rivals = all.iter().filter(|other| {
+            other.registered.id != one.registered.id
+                && other.registered.kind == one.registered.kind
+                && other.registered.path == one.registered.path
+                && other.registered.source == one.registered.source
+        });
+        one.presence != Presence::Unmounted
+            || rivals.next().is_none()
+            || open::directory(one.registered.source.as_path())
+                .is_ok_and(|root| matches!(whose(root.as_fd()), Ok(id) if id == one.registered.id))
+    };
+    let kept: Vec<bool> = all.iter().map(counts).collect();
+    let all = all.into_iter().zip(kept);
+    all.filter_map(|(one, kept)| kept.then_some(one)).collect()
 }
 
 /// The workspace that `path` lies in: of several the innermost, and of those with the same path
