@@ -28,7 +28,8 @@ pub trait PathSource {
 
 /// A directory of the workspace in which a name is about to change.
 pub struct Dir<'a> {
-    /// Stable while the kernel knows the directory.
+    /// Stable while the kernel knows the directory. Once the directory is removed
+    /// ([`Change::Rmdir`]) the number may come to stand for another one.
     pub id: NodeId,
     /// Changes whenever any directory of the workspace has moved. A path computed under another
     /// epoch is void.

@@ -89,6 +89,9 @@ impl fmt::Debug for View {
 impl View {
     /// `name` in the workspace-relative directory `dir` now names something else, or nothing.
     ///
+    /// Waits for system calls that are changing `dir` just now, so the caller must hold no lock
+    /// that an [`Interceptor`] takes.
+    ///
     /// The kernel's cache is a convenience: what cannot be invalidated (a directory that is gone,
     /// a mount that is over) is logged and forgotten.
     pub fn name_changed(&self, dir: &Path, name: &OsStr) {
