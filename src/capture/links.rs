@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -19,6 +20,7 @@ pub(super) type FileId = (u64, u64);
 #[derive(Default)]
 pub(super) struct StagedLinks {
     shards: [Mutex<HashMap<FileId, u32>>; SHARDS],
+    scanning: AtomicBool,
 }
 
 impl StagedLinks {
@@ -28,6 +30,12 @@ impl StagedLinks {
 
     pub(super) fn of(&self, file: FileId) -> u32 {
         self.shard(file).lock().get(&file).copied().unwrap_or(0)
+    }
+
+    /// Whether there may be any.
+    pub(super) fn any(&self) -> bool {
+        self.scanning.load(Ordering::Acquire)
+            || self.shards.iter().any(|shard| !shard.lock().is_empty())
     }
 
     pub(super) fn change(&self, file: FileId, by: i32) {
@@ -81,8 +89,12 @@ pub(super) fn scan_in_background(
     if entries.is_empty() {
         return Ok(());
     }
+    links.scanning.store(true, Ordering::Release);
     std::thread::Builder::new()
         .name("trashfs-links".into())
-        .spawn(move || links.scan(&staging, &entries))
+        .spawn(move || {
+            links.scan(&staging, &entries);
+            links.scanning.store(false, Ordering::Release);
+        })
         .map(drop)
 }

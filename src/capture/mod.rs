@@ -185,6 +185,11 @@ impl Capture {
         self.links.change((dev, ino), by);
     }
 
+    /// Whether any file may have links in staging.
+    pub fn has_staged_links(&self) -> bool {
+        self.links.any()
+    }
+
     fn replenish(&self) {
         for area in self.staging.areas() {
             reserve::replenish(&area);

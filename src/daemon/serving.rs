@@ -361,6 +361,10 @@ impl Live for LiveMount {
         self.view.name_changed(dir, name);
     }
 
+    fn has_staged_links(&self) -> bool {
+        self.capture.has_staged_links()
+    }
+
     fn staged_links_changed(&self, dev: u64, ino: u64, by: i32) {
         self.capture.staged_links_changed(dev, ino, by);
     }
