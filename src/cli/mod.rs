@@ -9,6 +9,7 @@ pub mod output;
 mod text;
 
 mod completions;
+mod destination;
 mod diff;
 mod doctor;
 mod empty;

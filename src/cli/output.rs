@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::cli::Global;
 use crate::failure::{Ending, Failure};
 
+/// Nobody needs to be told that something takes so long.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(300);
+
 /// For headings.
 pub const HEADING: Style = Style::new().bold();
 /// For ids and other things to type.
@@ -123,16 +126,18 @@ impl Output {
         self.terminal && !self.json && std::io::stdin().is_terminal()
     }
 
-    /// Runs `work` with a moving sign of life on standard error, where a person is looking.
+    /// Runs `work`, with a moving sign of life on standard error where a person waits for it.
     pub fn while_busy<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
         if self.json || self.quiet || !std::io::stderr().is_terminal() {
             return work();
         }
-        let spinner = indicatif::ProgressBar::new_spinner().with_message(doing.to_owned());
-        spinner.enable_steady_tick(std::time::Duration::from_millis(120));
-        let result = work();
-        spinner.finish_and_clear();
-        result
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || show_life(doing, &is_done));
+            let result = work();
+            drop(done);
+            result
+        })
     }
 
     /// A remark that is no result: on standard error, for people only.
@@ -179,6 +184,18 @@ impl Output {
         let _ = writeln!(anstream::stderr(), "{text}");
         ExitCode::from(failure.exit_code())
     }
+}
+
+/// Until the other end of `is_done` is gone. What takes a moment shows nothing.
+fn show_life(doing: &str, is_done: &std::sync::mpsc::Receiver<()>) {
+    if is_done.recv_timeout(PATIENCE) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        return;
+    }
+    let spinner = indicatif::ProgressBar::new_spinner().with_message(doing.to_owned());
+    spinner.enable_steady_tick(std::time::Duration::from_millis(120));
+    // An error is the other end's being gone.
+    let _ = is_done.recv();
+    spinner.finish_and_clear();
 }
 
 fn as_json(failure: &Failure) -> String {

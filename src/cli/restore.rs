@@ -1,14 +1,11 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{Mode as FileMode, OFlags};
-
-use super::{Context, Report, restored};
-use crate::cli::context::word;
+use super::{Context, Report, destination, restored};
 use crate::control::{self, Request};
 use crate::failure::Failure;
 use crate::record::Bytes;
 use crate::restore::{Mode, RestoreSpec, Restored};
-use crate::station::{self, Located};
+use crate::station::Located;
 
 /// Put back what an entry keeps
 ///
@@ -71,47 +68,11 @@ fn restore(args: &Args, context: &Context, located: &Located) -> Result<Restored
         dry_run: args.dry_run,
         verify_fully: args.verify,
     };
-    let Some(dir) = &args.to else {
-        let request = Request::Restore {
-            spec,
-            inside: None,
-            outside: None,
-        };
-        return control::call_for(located, request);
-    };
-    copy_to(context, located, spec, dir)
-}
-
-/// A directory of the workspace is named by its path in it, since the daemon must not go through
-/// its own mount; any other one is handed over open.
-fn copy_to(
-    context: &Context,
-    located: &Located,
-    spec: RestoreSpec,
-    dir: &Path,
-) -> Result<Restored, Failure> {
-    let absolute = context.absolute(dir)?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&absolute, flags, FileMode::empty()).map_err(|e| {
-        let failure = Failure::io(dir.display().to_string(), &e.into());
-        Failure {
-            code: "no-such-directory".into(),
-            ending: crate::failure::Ending::Refused,
-            ..failure
-        }
-        .state("nothing was restored")
-        .next(format!("mkdir -p {}", word(dir)))
-    })?;
-    let real = station::normalised(&absolute);
-    let (inside, outside, fds) = match real.strip_prefix(located.path()) {
-        Ok(inside) => (Some(Bytes::from(inside)), None, Vec::new()),
-        Err(_) => (None, Some(Bytes::from(dir)), vec![fd]),
-    };
+    let to = destination::of(context, located, args.to.as_deref())?;
     let request = Request::Restore {
         spec,
-        inside,
-        outside,
+        inside: to.inside,
+        outside: to.outside,
     };
-    let answer = control::call(located, request, fds)?;
-    super::parsed(answer.value)
+    super::parsed(control::call(located, request, to.fds)?.value)
 }
