@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ pub(super) struct Operation {
     started: UnixNanos,
     who: (record::Process, Attribution),
     uses: Uses,
+    /// Its entries have been told of.
+    finished: AtomicBool,
     last_used_ms: AtomicU64,
     hosted: OnceLock<Arc<OpenEntry>>,
     local: OnceLock<Arc<OpenEntry>>,
@@ -59,6 +61,7 @@ impl Operation {
             started: clock::now(),
             who: attribution::read(process),
             uses: Uses::default(),
+            finished: AtomicBool::new(false),
             last_used_ms: AtomicU64::new(0),
             hosted: OnceLock::new(),
             local: OnceLock::new(),
@@ -350,6 +353,7 @@ impl Operations {
                 self.closing.closed(entry);
             }
         }
+        operation.finished.store(true, Ordering::Release);
     }
 
     /// Closes all operations; those with a capture under way when that is over, which is
@@ -361,7 +365,7 @@ impl Operations {
         }
         let until = Instant::now() + patience;
         for operation in &all {
-            while operation.uses.0.load(Ordering::Acquire) != CLOSED && Instant::now() < until {
+            while !operation.finished.load(Ordering::Acquire) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

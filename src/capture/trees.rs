@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use trashfs_mount::Attr;
 
@@ -250,7 +250,9 @@ fn write_op(entry: &OpenEntry, area: &Arc<Area>, draft: &Path) -> std::io::Resul
         let written = with_room(area, || rustix::io::write(&file, rest))?;
         rest = &rest[written..];
     }
-    Ok(())
+    // Begins writing to disk without waiting for it: the filesystem's journal then orders the
+    // content, and not only the name, before what follows.
+    Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
 /// Opens the container for `path` in the one above it, making it if need be.

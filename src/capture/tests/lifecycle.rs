@@ -88,7 +88,10 @@ fn an_operation_whose_command_has_ended_is_closed_by_itself() {
     assert_eq!(world.told(), ["opened hosted"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    let closed = world.events.recv_timeout(std::time::Duration::from_secs(3));
+    let closed = world
+        .events
+        .lock()
+        .recv_timeout(std::time::Duration::from_secs(3));
     assert!(matches!(
         closed,
         Ok(crate::capture::CaptureEvent::Closed { members: 1, .. })

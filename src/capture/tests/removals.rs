@@ -260,3 +260,69 @@ fn links_in_staging_are_hidden() {
     std::fs::create_dir(world.path("d")).unwrap();
     assert!(!world.capture.hides(&world.attr("d"), ".trashfs".as_ref()));
 }
+
+#[test]
+fn versions_of_a_file_with_several_links_are_bounded_and_counted() {
+    use trashfs_mount::Interceptor;
+    let world = World::new();
+    for round in 0..12 {
+        world.write("f", &format!("{round:02}"));
+        let other = format!("link{round}");
+        std::fs::hard_link(world.path("f"), world.path(&other)).unwrap();
+        world.write("new", "");
+        world.rename("new", "f").unwrap();
+    }
+    let staged = world.staged();
+    assert_eq!(staged.len(), 10);
+    assert!(
+        !staged
+            .iter()
+            .any(|line| line.ends_with("=00") || line.ends_with("=01"))
+    );
+    let hidden = |name: &str| world.capture.hidden_links(&world.attr(name));
+    assert_eq!((hidden("link11"), hidden("link2")), (1, 1));
+    assert_eq!(world.attr("link0").nlink, 1, "its version was given up");
+}
+
+#[test]
+fn names_of_any_bytes_and_paths_of_any_length_are_kept() {
+    use std::os::fd::AsFd;
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\n(x)");
+    let mut path = std::path::PathBuf::from(odd);
+    path.extend(std::iter::repeat_n("d".repeat(200), 40));
+    let root = std::fs::File::open(world.dir.path()).unwrap();
+    let last = crate::beneath::make_dirs(root.as_fd(), &path, rustix::fs::Mode::RWXU).unwrap();
+    let name = "n".repeat(255);
+    rustix::fs::mkdirat(&last, &*name, rustix::fs::Mode::RWXU).unwrap();
+    world.rmdir_at(&path.join(&name)).unwrap();
+    for dir in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+        world.rmdir_at(dir).unwrap();
+    }
+    let staged = std::fs::File::open(world.tree(TREE)).unwrap();
+    let kept = crate::beneath::open_dir(staged.as_fd(), &path.join(name)).unwrap();
+    assert_eq!(trashfs_mount::Attr::of(&kept).unwrap().permissions(), 0o700);
+    assert!(!world.dir.path().join(odd).exists());
+    world.capture.close_all();
+    assert_eq!(world.told(), ["opened hosted", "closed 42 0"]);
+}
+
+#[test]
+fn threads_of_one_command_capture_side_by_side() {
+    let world = World::new();
+    for dir in 0..4 {
+        for file in 0..200 {
+            world.write(&format!("d{dir}/s{}/f{file}", file % 7), "x");
+        }
+    }
+    std::thread::scope(|scope| {
+        for dir in 0..4 {
+            let world = &world;
+            scope.spawn(move || world.remove_all(&format!("d{dir}")).unwrap());
+        }
+    });
+    world.capture.close_all();
+    let told = world.told();
+    assert_eq!(told, ["opened hosted", "closed 832 800"]);
+}

@@ -21,7 +21,7 @@ pub(super) struct World {
     pub(super) dir: tempfile::TempDir,
     pub(super) capture: Arc<Capture>,
     pub(super) staging: Arc<Staging>,
-    pub(super) events: Receiver<CaptureEvent>,
+    pub(super) events: parking_lot::Mutex<Receiver<CaptureEvent>>,
     pub(super) caller: Caller,
 }
 
@@ -71,7 +71,7 @@ impl World {
             dir,
             capture,
             staging,
-            events,
+            events: events.into(),
             caller: Caller {
                 uid: 0,
                 gid: 0,
@@ -100,13 +100,14 @@ impl World {
         self.path(path).symlink_metadata().is_ok()
     }
 
-    fn hold(&self, path: &str) -> Held {
+    fn hold(&self, path: impl AsRef<Path>) -> Held {
+        let path = path.as_ref();
         let root = std::fs::File::open(self.dir.path()).unwrap();
-        let (dir, name) = beneath::open_parent(root.as_fd(), Path::new(path)).unwrap();
+        let (dir, name) = beneath::open_parent(root.as_fd(), path).unwrap();
         Held {
             attr: Attr::at(&dir, name).unwrap_or_else(|_| Attr::of(&dir).unwrap()),
             dir_attr: Attr::of(&dir).unwrap(),
-            path: Known(Path::new(path).parent().unwrap().to_owned()),
+            path: Known(path.parent().unwrap().to_owned()),
             name: name.to_owned(),
             dir,
         }
@@ -148,6 +149,10 @@ impl World {
     }
 
     pub(super) fn rmdir(&self, path: &str) -> Result<(), Errno> {
+        self.rmdir_at(Path::new(path))
+    }
+
+    pub(super) fn rmdir_at(&self, path: &Path) -> Result<(), Errno> {
         let held = self.hold(path);
         let dir = held.dir();
         let change = Change::Rmdir(held.victim(&dir, 0));
@@ -285,6 +290,7 @@ impl World {
     /// Opened entries, and closed ones with their counts.
     pub(super) fn told(&self) -> Vec<String> {
         self.events
+            .lock()
             .try_iter()
             .map(|event| match event {
                 CaptureEvent::Opened(record) => format!("opened {}", record.keep.as_str()),
