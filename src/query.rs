@@ -2,15 +2,17 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trashfs_mount::FileKind;
 
 use crate::failure::Failure;
+use crate::ids::EntryId;
 use crate::journal::{Filter, Loss, Page, Totals};
 use crate::reconcile::Report;
 use crate::record::{Bytes, Entry, Kind};
+use crate::restore;
 use crate::retention::{Room, rooms};
 use crate::seal::{Summary, manifest};
 use crate::staging::EntryDir;
@@ -201,7 +203,7 @@ pub struct Status {
     /// Its id.
     pub id: crate::ids::WorkspaceId,
     /// Where users see it.
-    pub workspace: PathBuf,
+    pub workspace: Bytes,
     /// The station.
     pub station: String,
     /// Numbers from the journal.
@@ -214,6 +216,8 @@ pub struct Status {
     pub damaged_journals: Vec<String>,
     /// What the last reconciliation found.
     pub reconciled: Option<Report>,
+    /// Entries whose restore was interrupted.
+    pub interrupted: Vec<EntryId>,
     /// What is wrong with the policy file; the last good rules are in force.
     pub policy_problem: Option<String>,
 }
@@ -226,13 +230,14 @@ pub fn status(ws: &Workspace) -> Result<Status, Failure> {
     ws.policy.reload();
     Ok(Status {
         id: ws.id.clone(),
-        workspace: ws.path.clone(),
+        workspace: ws.path.as_path().into(),
         station: ws.station.clone(),
         totals: ws.journal.totals()?,
         rooms: rooms(ws)?,
         losses: ws.journal.losses(LOSSES_SHOWN)?,
         damaged_journals: ws.journal.set_aside()?,
         reconciled: Report::last(&ws.journal)?,
+        interrupted: restore::interrupted(ws)?,
         policy_problem: ws.policy.problem().map(|p| p.to_string()),
     })
 }

@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +16,7 @@ use crate::discard;
 use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::journal::{Event, Journal, Loss, LossReason, State};
-use crate::record::{Entry, Failed};
+use crate::record::{Bytes, Entry, Failed};
 use crate::retention::purge;
 use crate::seal::{self, Present, Sealed, Settings, Shape, Summary};
 use crate::staging::{AREAS_RECORD, Area, EntryDir, STAGING_NAME, Unreachable};
@@ -57,7 +56,7 @@ pub struct Report {
     /// Entries that only the journal has: their bytes are not where they were kept.
     pub missing: Vec<EntryId>,
     /// Files in staging that are none of ours, from the workspace's root: left alone.
-    pub foreign: Vec<PathBuf>,
+    pub foreign: Vec<Bytes>,
     /// Entries of which a rest was discarded.
     pub purged: Vec<EntryId>,
     /// Entries and places that could not be read or written, and why: looked at again next time.
@@ -155,7 +154,7 @@ fn finish_purges(ws: &Workspace, report: &mut Report) -> Result<(), Failure> {
     let told = |e: io::Error| Failure::io("reading the staging area", &e);
     for (id, outgoing) in purge::lying(&ws.staging).map_err(told)? {
         let Some(id) = id else {
-            report.foreign.push(outgoing.place());
+            report.foreign.push(outgoing.place().into());
             continue;
         };
         let mut all = vec![outgoing];
@@ -220,7 +219,7 @@ fn find_foreign(area: &Area, report: &mut Report) -> io::Result<()> {
     let here = area.prefix.join(STAGING_NAME);
     for (name, _) in names_in(area.staging.as_fd())? {
         if !OWN_NAMES.iter().any(|own| name == *own) {
-            report.foreign.push(here.join(name));
+            report.foreign.push(here.join(name).into());
         }
     }
     for (name, _) in names_in(area.ops.as_fd())? {
@@ -228,7 +227,7 @@ fn find_foreign(area: &Area, report: &mut Report) -> io::Result<()> {
             .to_str()
             .is_none_or(|text| text.parse::<EntryId>().is_err())
         {
-            report.foreign.push(here.join("ops").join(name));
+            report.foreign.push(here.join("ops").join(name).into());
         }
     }
     report.foreign.truncate(NAMED_MAX);
@@ -341,7 +340,7 @@ fn discard_rest(ws: &Workspace, id: &EntryId, report: &mut Report) -> Result<(),
         None => Vec::new(),
     };
     if !foreign.is_empty() {
-        report.foreign.extend(foreign);
+        report.foreign.extend(foreign.into_iter().map(Bytes::from));
         return Ok(());
     }
     let discarded = purge::clear(ws, id);

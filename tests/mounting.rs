@@ -191,6 +191,8 @@ fn names_of_any_bytes_are_mounted() {
         assert!(!dir.join(".trashfs").exists(), "{}", dir.display());
         let list = run(station.command().args(["list", "--json"]).current_dir(&dir));
         list.ok();
+        station.trash(["status", "--json"]).ok();
+        station.trash(["doctor", "--json"]).ok();
         unmount(&station, &dir, &[]).ok();
         assert!(dir.join(".trashfs").exists());
     }

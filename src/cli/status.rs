@@ -148,7 +148,7 @@ fn room(room: &Room) -> String {
     let staged = room
         .staged_bytes
         .map_or_else(|| "an unknown amount".into(), bytes);
-    let place = match room.prefix.as_os_str().is_empty() {
+    let place = match room.prefix.as_bytes().is_empty() {
         true => String::new(),
         false => format!("{}: ", room.prefix.display()),
     };

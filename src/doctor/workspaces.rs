@@ -7,9 +7,13 @@ use trashfs_mount::mountinfo::{self, Health, MountEntry};
 use crate::control::{self, Request};
 use crate::doctor::Check;
 use crate::query::Status;
+use crate::reconcile::Report;
+use crate::record::Bytes;
 use crate::station::{self, Kind, Located, Presence};
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Files that a check names.
+const NAMED: usize = 5;
 
 pub(super) fn examine() -> Vec<Check> {
     let mut checks = dead_mounts();
@@ -145,6 +149,7 @@ fn daemon(located: &Located) -> Check {
 fn standing(status: &Status) -> Vec<Check> {
     vec![
         staging(status),
+        restores(status),
         journal(status),
         losses(status),
         disk(status),
@@ -180,7 +185,7 @@ fn staging(status: &Status) -> Check {
         report.missing.len(),
         "entries of the journal have no bytes in staging",
     );
-    count(report.foreign.len(), "foreign files lie in staging");
+    count(report.foreign.len(), &foreign(report));
     count(report.troubled.len(), "places could not be read or written");
     if amiss.is_empty() {
         return Check::ok(NAME, "staging and journal agree");
@@ -190,6 +195,29 @@ fn staging(status: &Status) -> Check {
         false => "trash pending",
     };
     Check::warn(NAME, amiss.join("; "), next)
+}
+
+fn foreign(report: &Report) -> String {
+    let names: Vec<_> = report
+        .foreign
+        .iter()
+        .take(NAMED)
+        .map(Bytes::display)
+        .collect();
+    format!("foreign files lie in staging: {}", names.join(", "))
+}
+
+/// Restores that were killed halfway.
+fn restores(status: &Status) -> Check {
+    const NAME: &str = "restores";
+    match status.interrupted.first() {
+        None => Check::ok(NAME, "none was interrupted"),
+        Some(id) => Check::warn(
+            NAME,
+            format!("{} were interrupted", status.interrupted.len()),
+            format!("trash recover {id}"),
+        ),
+    }
 }
 
 fn journal(status: &Status) -> Check {

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{self, UnixNanos};
 use crate::failure::Failure;
 use crate::journal::{Event, Loss, LossReason};
-use crate::record::{Entry, Keep};
+use crate::record::{Bytes, Entry, Keep};
 use crate::retention::purge;
 use crate::seal;
 use crate::staging::Area;
@@ -41,7 +40,7 @@ const WRITER_BYTES_PER_S: u64 = 4 << 30;
 #[serde(rename_all = "camelCase")]
 pub struct Room {
     /// Where in the workspace it is mounted; empty for the workspace's own.
-    pub prefix: PathBuf,
+    pub prefix: Bytes,
     /// Its size.
     pub total_bytes: u64,
     /// What is free for ordinary users.
@@ -129,7 +128,7 @@ fn room(ws: &Workspace, area: &Area, other: bool) -> Result<Room, Failure> {
         Some(ws.journal.totals()?.disk_bytes.min(used_bytes))
     };
     Ok(Room {
-        prefix: area.prefix.clone(),
+        prefix: area.prefix.as_path().into(),
         total_bytes,
         free_bytes: stat.f_bavail * stat.f_frsize,
         staged_bytes,
