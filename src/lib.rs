@@ -38,7 +38,10 @@ pub mod doctor;
 
 pub mod cli;
 
+pub mod diff;
+pub mod put;
 pub mod restore;
+pub mod show;
 
 #[cfg(test)]
 mod fixture;

@@ -520,6 +520,14 @@ pub fn same(a: Spot<'_>, b: Spot<'_>) -> io::Result<bool> {
     Ok(agree && count == others)
 }
 
+/// Whether two regular files of one length have the same bytes.
+///
+/// # Errors
+/// Those of reading either.
+pub fn same_bytes(a: Spot<'_>, b: Spot<'_>) -> io::Result<bool> {
+    same_content(&open_readable(a)?, &open_readable(b)?)
+}
+
 fn same_leaf(a: Spot<'_>, attr_a: &Attr, b: Spot<'_>, attr_b: &Attr) -> io::Result<bool> {
     let key = |attr: &Attr| (attr.kind(), attr.permissions(), attr.mtime);
     if key(attr_a) != key(attr_b) {
@@ -527,7 +535,7 @@ fn same_leaf(a: Spot<'_>, attr_a: &Attr, b: Spot<'_>, attr_b: &Attr) -> io::Resu
     }
     match attr_a.kind() {
         FileKind::Regular if attr_a.size_bytes != attr_b.size_bytes => Ok(false),
-        FileKind::Regular => same_content(&open_readable(a)?, &open_readable(b)?),
+        FileKind::Regular => same_bytes(a, b),
         FileKind::Symlink => {
             let target = |s: Spot<'_>| rustix::fs::readlinkat(s.dir, s.name, Vec::new());
             Ok(target(a)? == target(b)?)

@@ -28,6 +28,8 @@ mod slots;
 mod tests;
 mod trees;
 
+pub(crate) use self::nested::area_for;
+
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -350,4 +352,14 @@ impl Drop for Capture {
         self.bell.end();
         self.operations.close_all(Duration::ZERO);
     }
+}
+
+/// The record of a process and on whose behalf it works, as for a capture that it makes.
+pub(crate) fn who(pid: u32) -> (crate::record::Process, crate::record::Attribution) {
+    let caller = Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        tid: pid,
+    };
+    attribution::read(&Processes::new().of(caller))
 }

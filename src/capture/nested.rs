@@ -27,6 +27,21 @@ fn volume(attr: &Attr) -> Volume {
     (attr.mnt_id, attr.dev)
 }
 
+/// The area from which files of the directory at `path` can be reached by a rename, made where
+/// that is possible and needed; none where it is not.
+///
+/// # Errors
+/// Those of opening the directories above.
+pub(crate) fn area_for(
+    staging: &Arc<Staging>,
+    workspace: &WorkspaceId,
+    path: &Path,
+    attr: &Attr,
+) -> Result<Option<Arc<Area>>, Errno> {
+    let site = Nested::new(staging.clone(), workspace.clone()).site(path, attr)?;
+    Ok((!site.by_copy).then_some(site.area))
+}
+
 /// Finds and makes areas.
 pub(super) struct Nested {
     staging: Arc<Staging>,
@@ -83,8 +98,13 @@ impl Nested {
     }
 
     /// Opens or makes the area at the top of `volume`; none where that can't be.
-    fn make(&self, path: &Path, volume: Volume) -> Option<Arc<Area>> {
-        let made = self.top_of(path, volume).and_then(|(root, prefix)| {
+    fn make(&self, path: &Path, wanted: Volume) -> Option<Arc<Area>> {
+        // A verb of the product may have made it meanwhile.
+        let areas = self.staging.areas();
+        if let Some(area) = areas.into_iter().find(|a| volume(&a.root_attr) == wanted) {
+            return Some(area);
+        }
+        let made = self.top_of(path, wanted).and_then(|(root, prefix)| {
             Area::open(root, prefix.clone(), Some(&self.workspace))
                 .map_err(|error| {
                     tracing::warn!(path = %prefix.display(), %error,

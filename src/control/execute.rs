@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::record::Bytes;
 use crate::restore::Target;
 use crate::workspace::Workspace;
-use crate::{policy, query, restore, retention};
+use crate::{diff, policy, put, query, restore, retention, show};
 
 /// Does what was asked. The same in the daemon and in a command.
 ///
@@ -62,6 +62,17 @@ pub fn execute(
             Answer::of(restore::restore(ws, &spec)?)
         }
         Request::Undo(spec) => Answer::of(restore::undo(ws, &spec)?),
+        Request::Put(spec) => Answer::of(put::put_inside(ws, &spec)?),
+        Request::Show { entry, member } => {
+            let member = member.as_ref().map(Bytes::as_path);
+            let (shown, file) = show::show(ws, &entry, member)?;
+            let mut answer = Answer::of(shown)?;
+            answer.fds.extend(file);
+            Ok(answer)
+        }
+        Request::Diff { entry, member } => {
+            Answer::of(diff::diff(ws, &entry, member.as_ref().map(Bytes::as_path))?)
+        }
         Request::Recover {
             entry,
             inside,

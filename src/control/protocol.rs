@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::journal::Filter;
 use crate::policy::Question;
+use crate::put::PutSpec;
 use crate::record::Bytes;
 use crate::restore::{RestoreSpec, UndoSpec};
 
@@ -87,6 +88,22 @@ pub enum Request {
     },
     /// Take back an operation.
     Undo(UndoSpec),
+    /// Put paths away.
+    Put(PutSpec),
+    /// What is kept of a file; a descriptor goes with it.
+    Show {
+        /// Id or unique prefix.
+        entry: String,
+        /// Which path of it, `PATH@N` for version N.
+        member: Option<Bytes>,
+    },
+    /// Compare what is kept with what is there.
+    Diff {
+        /// Id or unique prefix.
+        entry: String,
+        /// Which path of it, `PATH@N` for version N.
+        member: Option<Bytes>,
+    },
     /// Finish an interrupted restore, or copy everything out.
     Recover {
         /// Id or unique prefix.
@@ -109,6 +126,8 @@ impl Request {
             | Self::Info { .. }
             | Self::Pending
             | Self::Status
+            | Self::Show { .. }
+            | Self::Diff { .. }
             | Self::Explain(_) => false,
             Self::Hold { .. }
             | Self::Retention { .. }
@@ -116,6 +135,7 @@ impl Request {
             | Self::Release { .. }
             | Self::Restore { .. }
             | Self::Recover { .. }
+            | Self::Put(_)
             | Self::Undo(_) => true,
         }
     }

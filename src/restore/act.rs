@@ -172,7 +172,7 @@ impl<'a> Actor<'a> {
                 .map_err(|e| Failure::io(&what, &e))?;
         }
         let holder = Attr::of(&from_dir).map_err(|e| io(&what, e))?;
-        match move_even_readonly((&from_dir, from_name), (&to_dir, to_name), &attr) {
+        match relocate::move_even_readonly((&from_dir, from_name), (&to_dir, to_name), &attr) {
             Ok(()) => {
                 self.done.push(Back::Move {
                     from: from.clone(),
@@ -401,7 +401,7 @@ impl<'a> Actor<'a> {
             return self.already_gone(to);
         };
         self.pause()?;
-        match move_even_readonly((&from_dir, from_name), (&dir, name), &attr) {
+        match relocate::move_even_readonly((&from_dir, from_name), (&dir, name), &attr) {
             Ok(()) => {
                 self.done.push(Back::Brought {
                     from: from.clone(),
@@ -701,34 +701,6 @@ pub(crate) fn make_place(ws: &Workspace, into: &StagedPath) -> Result<OwnedFd, E
     let tree = beneath::make_dirs(area.ops.as_fd(), &tree, Mode::RWXU)?;
     let parent = into.path.as_path().parent().unwrap_or(Path::new(""));
     beneath::make_dirs(tree.as_fd(), parent, Mode::from_raw_mode(CONTAINER_MODE))
-}
-
-/// A directory that its owner may not write can't be moved to another one by that owner, since
-/// its `..` changes.
-fn move_even_readonly(
-    (from_dir, from): (&OwnedFd, &OsStr),
-    (to_dir, to): (&OwnedFd, &OsStr),
-    attr: &Attr,
-) -> Result<(), Errno> {
-    match relocate::move_new(from_dir, from, to_dir, to) {
-        Err(Errno::ACCESS) if attr.is_dir() && attr.permissions() & 0o200 == 0 => {}
-        other => return other,
-    }
-    let (was, now) = (
-        Spot {
-            dir: from_dir.as_fd(),
-            name: from,
-        },
-        Spot {
-            dir: to_dir.as_fd(),
-            name: to,
-        },
-    );
-    replica::set_mode(was, attr.permissions() | 0o700)?;
-    let moved = relocate::move_new(from_dir, from, to_dir, to);
-    let at = if moved.is_ok() { now } else { was };
-    replica::set_mode(at, attr.permissions())?;
-    moved
 }
 
 /// A staged directory that a member is taken out of keeps its times.

@@ -7,7 +7,7 @@
 mod act;
 mod capturing;
 mod intent;
-mod links;
+pub(crate) mod links;
 mod outside;
 mod parents;
 mod plan;
@@ -31,12 +31,16 @@ pub use report::{
 };
 pub use undo::undo;
 
+pub(crate) use plan::{Prefer, choose};
+pub(crate) use select::member_at;
+pub(crate) use staged::{Candidate, Holding};
+
 use crate::failure::Failure;
 use crate::record::Entry;
 use crate::restore::act::Halt;
 use crate::restore::capturing::Captures;
 use crate::restore::intent::Plan;
-use crate::restore::plan::{Planner, Prefer, choose};
+use crate::restore::plan::Planner;
 use crate::restore::run::Ran;
 use crate::workspace::Workspace;
 

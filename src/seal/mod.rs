@@ -11,7 +11,6 @@ pub(crate) use survey::{into, is_container};
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd as _;
 
 use serde::{Deserialize, Serialize};
 
@@ -104,15 +103,13 @@ pub fn seal(
     counts: Option<Counts>,
     present: Present,
 ) -> io::Result<Sealed> {
-    let main = ws.staging.main();
-    let summary = survey(main.root.as_fd(), dir, counts, present)?;
+    let summary = ws.with_root(|root| survey(root, dir, counts, present))?;
     finish(ws, dir, summary)
 }
 
 /// Surveys an entry of which a part went: what was known of the rest stays as it was.
 fn reseal(ws: &Workspace, dir: &EntryDir, known: &Summary) -> io::Result<Sealed> {
-    let main = ws.staging.main();
-    let mut summary = survey(main.root.as_fd(), dir, None, Present::Unknown)?;
+    let mut summary = ws.with_root(|root| survey(root, dir, None, Present::Unknown))?;
     let by_place: HashMap<_, _> = known
         .trees
         .iter()

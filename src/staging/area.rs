@@ -258,6 +258,7 @@ fn lock(staging: BorrowedFd<'_>) -> Result<OwnedFd, AreaError> {
 pub struct Staging {
     areas: RwLock<Vec<Arc<Area>>>,
     pub(super) pins: super::pins::Pins,
+    base: Option<OwnedFd>,
 }
 
 impl Staging {
@@ -266,6 +267,23 @@ impl Staging {
         Self {
             areas: RwLock::new(vec![Arc::new(main)]),
             pins: super::pins::Pins::default(),
+            base: None,
+        }
+    }
+
+    /// With an area that does not lie in the directory that paths are relative to: that is
+    /// `base`.
+    #[must_use]
+    pub fn based_at(mut self, base: OwnedFd) -> Self {
+        self.base = Some(base);
+        self
+    }
+
+    /// Does `work` with the directory that workspace-relative paths start from.
+    pub fn with_base<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        match &self.base {
+            Some(base) => work(base.as_fd()),
+            None => work(self.main().root.as_fd()),
         }
     }
 

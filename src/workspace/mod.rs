@@ -4,7 +4,7 @@
 pub mod open;
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -48,10 +48,9 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Runs `work` with the backing's root directory.
+    /// Runs `work` with the directory that the workspace's paths start from: the backing's root.
     pub fn with_root<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
-        let main = self.staging.main();
-        work(main.root.as_fd())
+        self.staging.with_base(work)
     }
 
     /// Tells the kernel, where the workspace is mounted.

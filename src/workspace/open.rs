@@ -15,7 +15,7 @@ use crate::journal::Journal;
 use crate::policy::{PolicyHandle, StationPolicy};
 use crate::reconcile::reconcile;
 use crate::staging::{Area, AreaError, STAGING_NAME, Staging};
-use crate::station::{self, Register, Registered, Station};
+use crate::station::{self, Kind, Register, Registered, Station};
 use crate::workspace::Workspace;
 
 /// Another command may be at work for this long.
@@ -153,11 +153,17 @@ pub(crate) fn assemble(
     let policy = policy(&area, garbled)?;
     let dir = register.dir_of(&registered.id)?;
     let journal = Journal::open(&by_fd(&dir))?;
+    let mut staging = Staging::new(area);
+    if registered.kind == Kind::Put {
+        let base = directory(registered.path.as_path())
+            .map_err(|e| Failure::io(registered.path.display(), &e))?;
+        staging = staging.based_at(base);
+    }
     Ok(Workspace {
         id: registered.id.clone(),
         path: registered.path.as_path().to_owned(),
         station: station.station.clone(),
-        staging: Arc::new(Staging::new(area)),
+        staging: Arc::new(staging),
         journal: Arc::new(journal),
         policy: Arc::new(policy),
         live: OnceLock::new(),
