@@ -135,6 +135,7 @@ pub fn info(ws: &Workspace, id: &str, cursor: Option<&str>, limit: u64) -> Resul
         None => 0,
         Some(text) => text.parse().map_err(|_| {
             Failure::failed("cursor", format!("{text:?} is no cursor of this entry"))
+                .state("nothing was changed")
                 .next(format!("trash info {}", entry.id))
         })?,
     };

@@ -175,10 +175,11 @@ impl Output {
     }
 
     pub(super) fn fail(&self, failure: &Failure) -> ExitCode {
+        let whole = completed(failure.clone());
         let text = if self.json_errors {
-            as_json(failure)
+            as_json(&whole)
         } else {
-            as_text(failure)
+            as_text(&whole)
         };
         // The exit code tells it even when standard error is closed.
         let _ = writeln!(anstream::stderr(), "{text}");
@@ -196,6 +197,18 @@ fn show_life(doing: &str, is_done: &std::sync::mpsc::Receiver<()>) {
     // An error is the other end's being gone.
     let _ = is_done.recv();
     spinner.finish_and_clear();
+}
+
+/// What an error of the system leaves out: a refusal has changed nothing, and after all else
+/// `doctor` knows how things stand.
+fn completed(mut failure: Failure) -> Failure {
+    if failure.state.is_empty() && failure.ending == Ending::Refused {
+        failure.state = "nothing was changed or lost".into();
+    }
+    if failure.next.is_empty() {
+        failure.next = "trash doctor".into();
+    }
+    failure
 }
 
 fn as_json(failure: &Failure) -> String {

@@ -18,7 +18,9 @@ const ROWS_DEFAULT: u32 = 20;
 const ROWS_MAX: u32 = 100;
 
 pub(super) fn unknown(prefix: &str) -> Failure {
-    Failure::failed("unknown-id", format!("there is no entry {prefix}")).next("trash list --all")
+    Failure::failed("unknown-id", format!("there is no entry {prefix}"))
+        .state("nothing was changed")
+        .next("trash list --all")
 }
 
 fn query(db: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Entry>, Failure> {
@@ -81,6 +83,7 @@ fn ambiguous(prefix: &str, found: &[Entry]) -> Failure {
         "ambiguous-id",
         format!("{prefix} begins several ids: {}", names.join(", ")),
     )
+    .state("nothing was changed")
     .next("type more of the id")
 }
 
@@ -217,6 +220,7 @@ fn read_cursor(cursor: &str) -> Result<(i64, String), Failure> {
         })
         .ok_or_else(|| {
             Failure::failed("cursor", format!("{cursor:?} is no cursor of a list"))
+                .state("nothing was changed")
                 .next("trash list without --cursor")
         })
 }
