@@ -293,6 +293,14 @@ impl Nodes {
         self.with_extra(id, |extra| extra.place.clone())?
     }
 
+    /// Whether `id` was captured while nobody could write to it: its content is final.
+    pub(crate) fn is_final(&self, id: NodeId) -> bool {
+        self.with_extra(id, |extra| {
+            extra.place.is_some() && !extra.captured_writable
+        })
+        .unwrap_or(false)
+    }
+
     /// A handle through which `id` is open, by preference one that can be written to.
     pub(crate) fn any_handle(&self, id: NodeId) -> Option<Arc<OpenFile>> {
         self.with_extra(id, |extra| {

@@ -1,7 +1,9 @@
 //! Decodes a FUSE request, calls the [`Overlay`], encodes the reply. No judgement.
 
 mod convert;
+mod features;
 mod passthrough;
+mod reply;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -12,23 +14,17 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
 
 use self::convert::{caller, decode_device, errno, file_attr, file_type, new_time};
 use self::passthrough::Passthrough;
-use crate::overlay::{AttrChanges, Found, Overlay};
+use self::reply::{STEADY_TTL, reply_attr, reply_empty, reply_entry, reply_xattr, ttl};
+use crate::overlay::{AttrChanges, Overlay};
 use crate::{Interceptor, NodeId, ServeOptions};
-
-/// How long the kernel may believe what only it can change.
-const STEADY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// Largest write that the kernel sends in one request.
-const MAX_WRITE_BYTES: u32 = 1 << 20;
-/// Reads ahead and the like that may wait for us at once.
-const MAX_BACKGROUND: u16 = 64;
 
 /// The kernel may remember a listing: it hears of every change.
 const LISTING: FopenFlags = FopenFlags::FOPEN_CACHE_DIR.union(FopenFlags::FOPEN_KEEP_CACHE);
@@ -38,13 +34,6 @@ const REPORTS_AT_CLOSE: [i64; 4] = [
     0x6969,      // nfs
     0xff53_4d42, // cifs
     0xfe53_4d42, // smb2
-    0x6573_5546, // fuse
-];
-
-/// `f_type` of filesystems that lie on others themselves.
-const STACKED: [i64; 3] = [
-    0x794c_7630, // overlayfs
-    0xf15f,      // ecryptfs
     0x6573_5546, // fuse
 ];
 
@@ -86,64 +75,9 @@ impl<I: Interceptor> Kernel<I> {
     }
 }
 
-fn ttl(steady: bool) -> Duration {
-    if steady { STEADY_TTL } else { Duration::ZERO }
-}
-
-fn reply_entry(reply: ReplyEntry, found: Result<Found, Errno>) {
-    match found {
-        Ok(found) => reply.entry_with_ttls(
-            &ttl(found.steady),
-            &STEADY_TTL,
-            &file_attr(&found.attr),
-            Generation(found.generation),
-        ),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
-    match value {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(errno(Errno::RANGE)),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 impl<I: Interceptor> Filesystem for Kernel<I> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let offered = config.capabilities();
-        let wanted = InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_CACHE_SYMLINKS
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_DONT_MASK
-            | InitFlags::FUSE_POSIX_ACL
-            // Without it the kernel asks for security.capability before every write.
-            | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
-        let lacking = |_| io::Error::other("the kernel takes back what it offered");
-        config.add_capabilities(wanted & offered).map_err(lacking)?;
-        let stacked = STACKED.contains(&self.overlay.filesystem_type());
-        let depth = if stacked { 2 } else { 1 };
-        let passes = self.passthrough.is_wanted()
-            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
-            && config.set_max_stack_depth(depth).is_ok();
-        if !passes {
-            self.passthrough.give_up();
-        }
-        // Refusals name the nearest value that is possible; the default will do then.
-        let _ = config.set_max_write(MAX_WRITE_BYTES);
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        Ok(())
+        features::agree(config, &self.passthrough, self.overlay.filesystem_type())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -160,10 +94,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        match self.overlay.getattr(node.0, handle.map(|h| h.0)) {
-            Ok((attr, steady)) => reply.attr(&ttl(steady), &file_attr(&attr)),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply_attr(reply, self.overlay.getattr(node.0, handle.map(|h| h.0)));
     }
 
     fn setattr(
@@ -193,13 +124,10 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
             mtime: mtime.map(new_time),
         };
         let handle = handle.map(|h| h.0);
-        match self
+        let changed = self
             .overlay
-            .setattr(caller(request), node.0, handle, &changes)
-        {
-            Ok((attr, steady)) => reply.attr(&ttl(steady), &file_attr(&attr)),
-            Err(error) => reply.error(errno(error)),
-        }
+            .setattr(caller(request), node.0, handle, &changes);
+        reply_attr(reply, changed);
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {

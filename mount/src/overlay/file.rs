@@ -85,6 +85,9 @@ impl<I: Interceptor> Overlay<I> {
         if !matches!(by_name, Err(Errno::STALE)) {
             return by_name;
         }
+        if Access::of(flags).writes() && self.nodes.is_final(node) {
+            return Err(Errno::STALE);
+        }
         let fd = sys::reopen(self.reach(node)?, flags)?;
         let attr = Attr::of(&fd)?;
         Ok((fd, attr))

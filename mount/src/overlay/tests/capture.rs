@@ -59,6 +59,9 @@ fn a_captured_file_that_is_not_open_answers_from_its_place() {
     fixture.unlink("a").unwrap();
     let (attr, _) = fixture.overlay.getattr(a, None).unwrap();
     assert_eq!((attr.size_bytes, attr.nlink), (3, 0));
+    assert!(fixture.overlay.open(a, libc::O_RDONLY).is_ok());
+    let written = fixture.overlay.open(a, libc::O_RDWR);
+    assert_eq!(written.unwrap_err(), Errno::STALE);
     let linked = fixture.overlay.link(ROOT_USER, a, ROOT, OsStr::new("b"));
     assert_eq!(linked.unwrap_err(), Errno::NOENT);
 }
