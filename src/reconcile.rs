@@ -19,9 +19,10 @@ use crate::journal::{Event, Journal, Loss, LossReason, State};
 use crate::record::{Bytes, Entry, Failed};
 use crate::retention::purge;
 use crate::seal::{self, Present, Sealed, Settings, Shape, Summary};
-use crate::staging::{AREAS_RECORD, Area, EntryDir, STAGING_NAME, Unreachable};
+use crate::staging::{AREAS_RECORD, Area, EntryDir, MANIFEST, STAGING_NAME, Unreachable};
 use crate::walk::names_in;
 use crate::workspace::Workspace;
+use trashfs_mount::Attr;
 
 /// Under which the last report lies in the journal.
 const NOTE: &str = "reconciled";
@@ -239,7 +240,11 @@ enum Taken {
     Known,
     Adopted(Box<Shape>),
     Resealed(Box<Shape>),
-    Settled(EntryId, Settings),
+    Settled {
+        id: EntryId,
+        settings: Settings,
+        hashed: bool,
+    },
     Nothing,
 }
 
@@ -262,7 +267,7 @@ fn take_in(ws: &Workspace, staged: &HashSet<EntryId>, report: &mut Report) -> Re
             match one {
                 Taken::Adopted(shape) => report.adopted.push(shape.entry.id),
                 Taken::Resealed(shape) => report.resealed.push(shape.entry.id),
-                Taken::Settled(..) | Taken::Known | Taken::Nothing => {}
+                Taken::Settled { .. } | Taken::Known | Taken::Nothing => {}
             }
         }
     }
@@ -272,12 +277,17 @@ fn take_in(ws: &Workspace, staged: &HashSet<EntryId>, report: &mut Report) -> Re
 fn write(rows: &crate::journal::Batch<'_>, taken: &Taken) -> Result<(), Failure> {
     match taken {
         Taken::Adopted(shape) | Taken::Resealed(shape) => seal::record(rows, shape),
-        Taken::Settled(id, settings) => {
+        Taken::Settled {
+            id,
+            settings,
+            hashed,
+        } => {
             let Some(mut entry) = rows.entry(id)? else {
                 return Ok(());
             };
             entry.hold = settings.hold;
             entry.retain_until = settings.retain_until.unwrap_or(entry.retain_until);
+            entry.hashed = *hashed;
             entry.failed = None;
             entry.resident = true;
             rows.put(&entry)?;
@@ -315,10 +325,19 @@ fn agree(dir: &EntryDir, entry: &Entry) -> io::Result<Taken> {
     let settings = Settings::read(dir)?;
     let until = settings.retain_until.unwrap_or(entry.retain_until);
     let was_missing = !entry.resident;
-    if settings.hold == entry.hold && until == entry.retain_until && !was_missing {
+    let hashed = entry.hashed && Attr::at(dir.records(), MANIFEST).is_ok_and(|a| a.size_bytes > 0);
+    if settings.hold == entry.hold
+        && until == entry.retain_until
+        && hashed == entry.hashed
+        && !was_missing
+    {
         return Ok(Taken::Known);
     }
-    Ok(Taken::Settled(entry.id.clone(), settings))
+    Ok(Taken::Settled {
+        id: entry.id.clone(),
+        settings,
+        hashed,
+    })
 }
 
 /// As its summary says, if it was sealed; else by walking. What stands at the captured paths now
