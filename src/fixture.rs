@@ -43,6 +43,16 @@ impl Fixture {
         Self { scratch, ws }
     }
 
+    /// Under other rules than the built-in ones.
+    pub(crate) fn with_policy(self, policy: PolicyHandle) -> Self {
+        let mut ws = Arc::into_inner(self.ws).expect("nobody else has the workspace");
+        ws.policy = Arc::new(policy);
+        Self {
+            scratch: self.scratch,
+            ws: Arc::new(ws),
+        }
+    }
+
     /// As after a restart of the daemon.
     pub(crate) fn reopened(self) -> Self {
         let root = self.ws.path.clone();

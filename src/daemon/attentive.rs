@@ -31,7 +31,7 @@ impl Interceptor for Attentive {
     fn before(&self, caller: Caller, change: &Change<'_>) -> Verdict {
         let verdict = self.capture.before(caller, change);
         if matches!(verdict, Verdict::Refuse(Errno::NOSPC | Errno::DQUOT)) {
-            self.nudge.nudge();
+            self.nudge.full();
         }
         verdict
     }
@@ -41,7 +41,7 @@ impl Interceptor for Attentive {
     }
 
     fn created(&self, caller: Caller, attr: &Attr) {
-        self.nudge.nudge();
+        self.nudge.wait_for_room();
         self.capture.created(caller, attr);
     }
 

@@ -266,7 +266,9 @@ impl Serving {
     fn take_down(mut self) -> Result<(), Failure> {
         self.server.stop(LAST_REQUESTS);
         self.capture.close_all();
-        if let Some(keeper) = self.keeper.lock().take() {
+        // The lock is free again before it stops: its own threads may be asking for it.
+        let keeper = self.keeper.lock().take();
+        if let Some(keeper) = keeper {
             keeper.stop();
         }
         if let Err(error) = self.prepared.runtime.clear(&self.prepared.workspace.id) {

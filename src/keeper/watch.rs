@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::failure::Failure;
 use crate::retention::{Room, make_room, rooms, writer_could_fill_in};
+use crate::staging::Staging;
 use crate::workspace::Workspace;
 
 /// While nobody writes.
@@ -21,30 +22,83 @@ const QUICKEST: Duration = Duration::from_millis(10);
 /// Between two attempts that could not give anything up.
 const IN_VAIN: Duration = Duration::from_millis(500);
 
+/// Whoever makes a file on a disk that is short waits this long for room at most.
+const BACK_PRESSURE: Duration = Duration::from_secs(2);
+/// After a look that could give up nothing although somebody waited.
+const HOPELESS: Duration = Duration::from_secs(10);
+/// With more to spare than this nobody needs to be asked to wait.
+const FAR_BYTES: u64 = 4 << 30;
+
 #[derive(Debug, Default)]
 struct Bell {
     rung: AtomicBool,
     stop: AtomicBool,
-    lock: Mutex<()>,
+    /// Somebody is about to write and found the disk short.
+    wanted: AtomicBool,
+    /// Little is free, and something could be given up: makers of files have a look themselves.
+    near: AtomicBool,
+    /// What is to be kept free.
+    keep_free_bytes: AtomicU64,
+    /// Looks that have begun.
+    looks: Mutex<u64>,
     changed: Condvar,
 }
 
 /// Wakes the watch.
-#[derive(Clone, Debug)]
-pub struct Nudge(Arc<Bell>);
+#[derive(Clone)]
+pub struct Nudge {
+    bell: Arc<Bell>,
+    staging: Arc<Staging>,
+}
 
 impl Nudge {
     /// The workspace is being written to, or something was staged.
     pub fn nudge(&self) {
-        if !self.0.rung.swap(true, Ordering::AcqRel) {
-            let _guard = self.0.lock.lock();
-            self.0.changed.notify_all();
+        if !self.bell.rung.swap(true, Ordering::AcqRel) {
+            let _looks = self.bell.looks.lock();
+            self.bell.changed.notify_all();
         }
+    }
+
+    /// Something failed because the disk is full.
+    pub fn full(&self) {
+        let _looks = self.bell.looks.lock();
+        self.bell.wanted.store(true, Ordering::Release);
+        self.bell.changed.notify_all();
+    }
+
+    /// Somebody is about to write: where the disk is short and staging can give something up,
+    /// returns once it has, or after a moment. Costs next to nothing elsewhere.
+    pub fn wait_for_room(&self) {
+        self.nudge();
+        if !self.bell.near.load(Ordering::Acquire) || !self.is_low() {
+            return;
+        }
+        let until = Instant::now() + BACK_PRESSURE;
+        let mut looks = self.bell.looks.lock();
+        // The one that is under way may have begun before the disk was short; when the second
+        // from now begins, the first has done its work.
+        let enough = *looks + 2;
+        while *looks < enough && self.bell.near.load(Ordering::Acquire) {
+            self.bell.wanted.store(true, Ordering::Release);
+            self.bell.changed.notify_all();
+            if self.bell.changed.wait_until(&mut looks, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn is_low(&self) -> bool {
+        rustix::fs::fstatvfs(&self.staging.main().staging).is_ok_and(|stat| {
+            let free = stat.f_bavail * stat.f_frsize;
+            free < self.bell.keep_free_bytes.load(Ordering::Acquire)
+        })
     }
 }
 
 pub(super) struct Watch {
     bell: Arc<Bell>,
+    staging: Arc<Staging>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,22 +106,27 @@ impl Watch {
     pub(super) fn start(ws: Arc<Workspace>) -> io::Result<Self> {
         let bell = Arc::new(Bell::default());
         let heard = bell.clone();
+        let staging = ws.staging.clone();
         let thread = std::thread::Builder::new()
             .name("room".into())
             .spawn(move || watch(&ws, &heard))?;
         Ok(Self {
             bell,
+            staging,
             thread: Some(thread),
         })
     }
 
     pub(super) fn nudge(&self) -> Nudge {
-        Nudge(self.bell.clone())
+        Nudge {
+            bell: self.bell.clone(),
+            staging: self.staging.clone(),
+        }
     }
 
     pub(super) fn stop(&mut self) {
         {
-            let _guard = self.bell.lock.lock();
+            let _looks = self.bell.looks.lock();
             self.bell.stop.store(true, Ordering::Release);
             self.bell.changed.notify_all();
         }
@@ -83,19 +142,27 @@ impl Watch {
 
 fn watch(ws: &Workspace, bell: &Bell) {
     let mut free_before: Vec<u64> = Vec::new();
+    let mut hopeless_until: Option<Instant> = None;
     let (mut fast, mut pause) = (Duration::ZERO, Duration::ZERO);
     loop {
         let rung = bell.wait(fast, pause);
         if bell.stop.load(Ordering::Acquire) {
+            bell.publish(&[], true);
             return;
         }
-        let (found, in_vain) = match look(ws) {
+        let wanted = bell.wanted.swap(false, Ordering::AcqRel);
+        let (found, in_vain) = match look(ws, wanted) {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, "could not look after the disk's room");
                 (Vec::new(), true)
             }
         };
+        if wanted {
+            hopeless_until = in_vain.then(|| Instant::now() + HOPELESS);
+        }
+        let hopeless = hopeless_until.is_some_and(|until| Instant::now() < until);
+        bell.publish(&found, hopeless);
         let free: Vec<u64> = found.iter().map(|room| room.free_bytes).collect();
         let moves = rung || free != free_before;
         free_before = free;
@@ -114,27 +181,52 @@ fn watch(ws: &Workspace, bell: &Bell) {
 
 /// Gives up what has to go. Answers how the filesystems stand (nothing when nothing is staged),
 /// and whether something is short and nothing could be given up.
-fn look(ws: &Workspace) -> Result<(Vec<Room>, bool), Failure> {
-    if ws.journal.totals()?.entries == 0 {
+fn look(ws: &Workspace, wanted: bool) -> Result<(Vec<Room>, bool), Failure> {
+    if ws.journal.totals()?.entries == 0 && !is_anything_staged(ws) {
         return Ok((Vec::new(), false));
     }
     let found = rooms(ws)?;
     if !found.iter().any(Room::is_short) {
         return Ok((found, false));
     }
-    let lost = make_room(ws)?;
+    let lost = make_room(ws, wanted)?;
     Ok((rooms(ws)?, lost.is_empty()))
 }
 
+/// The journal hears of the newest entries a little later.
+fn is_anything_staged(ws: &Workspace) -> bool {
+    ws.staging.entries().is_ok_and(|ids| !ids.is_empty())
+}
+
 impl Bell {
+    /// Tells makers of files how things stand.
+    fn publish(&self, found: &[Room], hopeless: bool) {
+        let main = found.first().filter(|_| !hopeless);
+        let keep_free = main.map_or(0, |room| room.keep_free_bytes);
+        let near = main
+            .is_some_and(|room| room.free_bytes.saturating_sub(room.keep_free_bytes) < FAR_BYTES);
+        self.keep_free_bytes.store(keep_free, Ordering::Release);
+        self.near.store(near, Ordering::Release);
+        let _looks = self.looks.lock();
+        self.changed.notify_all();
+    }
+
     /// Waits for `least`, then for a nudge, but no longer than `most`; says whether there was a
-    /// nudge. A workspace that is written to nudges for every file: it is heard once.
+    /// nudge. One that somebody waits for is heard at once. A workspace that is written to nudges for every file: it is heard once.
     fn wait(&self, least: Duration, most: Duration) -> bool {
+        let rung = self.wait_quietly(least, most);
+        *self.looks.lock() += 1;
+        self.changed.notify_all();
+        rung
+    }
+
+    fn wait_quietly(&self, least: Duration, most: Duration) -> bool {
         let begun = Instant::now();
         let (earliest, latest) = (begun.checked_add(least), begun.checked_add(most));
-        let mut guard = self.lock.lock();
+        let mut looks = self.looks.lock();
         loop {
-            if self.stop.load(Ordering::Acquire) {
+            if self.stop.load(Ordering::Acquire) || self.wanted.load(Ordering::Acquire) {
+                self.rung.store(false, Ordering::Release);
                 return true;
             }
             let now = Instant::now();
@@ -148,8 +240,8 @@ impl Bell {
                 }
             }
             match if resting { earliest } else { latest } {
-                Some(until) => drop(self.changed.wait_until(&mut guard, until)),
-                None => self.changed.wait(&mut guard),
+                Some(until) => drop(self.changed.wait_until(&mut looks, until)),
+                None => self.changed.wait(&mut looks),
             }
         }
     }

@@ -4,7 +4,8 @@
 //! 1. what is kept locally only, while staging is over its budget or too little is free;
 //! 2. what is kept like removals and older than a day, likewise;
 //! 3. what is younger, only when too little is free: while staging is over its budget, until
-//!    writers have room again; and at the last, when the filesystem is all but full.
+//!    writers have room again; and at the last, whatever it is, when the filesystem is all but
+//!    full. What was removed a moment ago only goes when somebody wants to write there and then.
 //!
 //! Every entry that goes is announced.
 
@@ -30,8 +31,13 @@ const ROWS: u32 = 64;
 /// Free room up to which even a day's removals go while staging is over its budget, so that a
 /// small filesystem can be filled again: beyond it the part to be kept free is enough.
 const ROOM_FOR_WRITERS_BYTES: u64 = 1 << 30;
-/// A filesystem is all but full when less than one in so many is free.
+/// A filesystem is all but full when less than one in so many is free: but not less than the
+/// first, lest a small one is full before it is noticed, and not more than the second.
 const ALL_BUT_FULL: u64 = 50;
+const ALL_BUT_FULL_BYTES: (u64, u64) = (32 << 20, 1 << 30);
+/// Whoever removed something by mistake gets this long to take it back, unless a writer needs
+/// its room.
+const GRACE: Duration = Duration::from_secs(60);
 /// Bytes that a fast writer fills in a second.
 const WRITER_BYTES_PER_S: u64 = 4 << 30;
 
@@ -64,7 +70,9 @@ impl Room {
     }
 
     fn is_all_but_full(&self) -> bool {
-        self.free_bytes < self.total_bytes / ALL_BUT_FULL
+        let (least, most) = ALL_BUT_FULL_BYTES;
+        let part = (self.total_bytes / ALL_BUT_FULL).min(most);
+        self.free_bytes < part.max(least.min(self.keep_free_bytes))
     }
 
     /// Whether something has to go.
@@ -137,15 +145,16 @@ fn room(ws: &Workspace, area: &Area, other: bool) -> Result<Room, Failure> {
     })
 }
 
-/// Gives up what has to go, if anything, and says what went.
+/// Gives up what has to go, if anything, and says what went. `wanted`: somebody is about to
+/// write and finds the disk short.
 ///
 /// # Errors
 /// When staging or the journal can't be read or written; what went until then is announced.
-pub fn make_room(ws: &Workspace) -> Result<Vec<Loss>, Failure> {
+pub fn make_room(ws: &Workspace, wanted: bool) -> Result<Vec<Loss>, Failure> {
     let mut lost = Vec::new();
     for volume in volumes(ws)? {
         if volume.room.is_short() {
-            Eviction::new(ws, volume)?.run(&mut lost)?;
+            Eviction::new(ws, volume)?.run(wanted, &mut lost)?;
         }
     }
     Ok(lost)
@@ -183,7 +192,7 @@ impl<'a> Eviction<'a> {
         Ok(())
     }
 
-    fn run(mut self, lost: &mut Vec<Loss>) -> Result<(), Failure> {
+    fn run(mut self, wanted: bool, lost: &mut Vec<Loss>) -> Result<(), Failure> {
         self.give_up_while(Keep::Local, lost, &|room, _| {
             room.is_short().then(|| why(room))
         })?;
@@ -193,10 +202,21 @@ impl<'a> Eviction<'a> {
         if !self.volume.room.is_low() {
             return Ok(());
         }
-        self.give_up_while(Keep::Hosted, lost, &|room, _| {
-            let writers_first = room.over_budget() && !room.has_room_for_writers();
-            (writers_first || room.is_all_but_full()).then_some(LossReason::DiskFull)
-        })
+        let full = self.volume.room.is_all_but_full();
+        if full && wanted {
+            // What fills the disk may be a single command that goes on and on.
+            self.ws.close_operations();
+            measure(self.ws)?;
+            self.look()?;
+        }
+        let young = |room: &Room, age: Duration| {
+            let for_writers = room.over_budget() && !room.has_room_for_writers();
+            let needed = room.is_all_but_full() || for_writers;
+            let may = age >= GRACE || (full && wanted);
+            (needed && may).then_some(LossReason::DiskFull)
+        };
+        self.give_up_while(Keep::Local, lost, &young)?;
+        self.give_up_while(Keep::Hosted, lost, &young)
     }
 
     /// Ends entries, oldest first, while `reason` finds one for the room and the entry's age.

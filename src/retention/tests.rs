@@ -3,6 +3,7 @@ use crate::clock::{self, UnixNanos};
 use crate::fixture::{DAY, Fixture};
 use crate::ids::EntryId;
 use crate::journal::State;
+use crate::policy::{PolicyHandle, StationPolicy};
 use crate::record::{Bytes, Cause, Keep};
 use crate::staging::SETTINGS;
 
@@ -225,9 +226,9 @@ fn beyond_the_budget_the_oldest_go_but_nothing_young() {
     let newer = f.removed("newer", &mib(5), Keep::Hosted, days_ago(8));
     let held = f.removed("held", &mib(5), Keep::Hosted, days_ago(20));
     hold(&f.ws, held.as_str(), true).unwrap();
-    assert_eq!(make_room(&f.ws).unwrap(), []);
+    assert_eq!(make_room(&f.ws, false).unwrap(), []);
     let young = f.removed("young", &mib(9), Keep::Hosted, days_ago(0));
-    let lost = make_room(&f.ws).unwrap();
+    let lost = make_room(&f.ws, false).unwrap();
     let ids: Vec<&EntryId> = lost.iter().map(|l| &l.entry).collect();
     assert_eq!(
         ids,
@@ -239,14 +240,14 @@ fn beyond_the_budget_the_oldest_go_but_nothing_young() {
         assert_eq!(state(&f, id), State::Sealed);
     }
     f.removed("young2", &mib(30), Keep::Hosted, days_ago(0));
-    let lost = make_room(&f.ws).unwrap();
+    let lost = make_room(&f.ws, false).unwrap();
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(
         (lost[0].entry.clone(), state(&f, &young)),
         (newer, State::Sealed)
     );
     assert_eq!(
-        make_room(&f.ws).unwrap(),
+        make_room(&f.ws, false).unwrap(),
         [],
         "what is young stays while there is room"
     );
@@ -258,12 +259,17 @@ fn a_small_disk_can_be_filled_again_and_the_losses_are_announced() {
     let f = Fixture::over(disk.0.path());
     let first = f.removed("first", &mib(60), Keep::Hosted, days_ago(0));
     assert_eq!(
-        make_room(&f.ws).unwrap(),
+        make_room(&f.ws, false).unwrap(),
         [],
         "undo is possible while there is room"
     );
     f.write("more", &mib(35));
-    let lost = make_room(&f.ws).unwrap();
+    assert_eq!(
+        make_room(&f.ws, false).unwrap(),
+        [],
+        "nor before somebody needs it"
+    );
+    let lost = make_room(&f.ws, true).unwrap();
     assert_eq!(
         (lost.len(), lost[0].reason),
         (1, crate::journal::LossReason::DiskFull)
@@ -273,20 +279,44 @@ fn a_small_disk_can_be_filled_again_and_the_losses_are_announced() {
     assert_eq!(f.ws.journal.losses(10).unwrap(), lost);
 }
 
+/// Half of the disk is to be kept free: so it is low long before it is full.
+fn cautious(disk: &Small) -> Fixture {
+    let f = Fixture::over(disk.0.path());
+    let station = StationPolicy::parse("config.toml", "[budget]\nfree = \"50%\"\n").unwrap();
+    let root = std::fs::File::open(disk.0.path()).unwrap().into();
+    f.with_policy(PolicyHandle::load(station, root).unwrap())
+}
+
 #[test]
 fn a_disk_filled_by_live_files_costs_young_removals_only_at_the_last() {
     let disk = Small::new(100);
-    let f = Fixture::over(disk.0.path());
-    f.write("live", &mib(85));
+    let f = cautious(&disk);
+    f.write("live", &mib(55));
     let young = f.removed("young", &mib(8), Keep::Hosted, days_ago(0));
     assert_eq!(
-        make_room(&f.ws).unwrap(),
+        make_room(&f.ws, false).unwrap(),
         [],
         "low, but within the budget and not full"
     );
-    f.write("live2", &mib(6));
-    assert_eq!(make_room(&f.ws).unwrap().len(), 1);
+    f.write("live2", &mib(10));
+    assert_eq!(make_room(&f.ws, true).unwrap().len(), 1);
     assert_eq!(state(&f, &young), State::Expired);
+}
+
+#[test]
+fn on_a_low_disk_the_last_removal_can_be_taken_back_for_a_moment() {
+    let disk = Small::new(100);
+    let f = cautious(&disk);
+    let a_while_ago = UnixNanos(clock::now().0 - 120_000_000_000);
+    let earlier = f.removed("earlier", &mib(10), Keep::Hosted, a_while_ago);
+    let just_now = f.removed("just-now", &mib(45), Keep::Hosted, clock::now());
+    let lost = make_room(&f.ws, false).unwrap();
+    assert_eq!((lost.len(), lost[0].entry.clone()), (1, earlier));
+    assert_eq!(state(&f, &just_now), State::Sealed);
+    assert_eq!(make_room(&f.ws, true).unwrap(), [], "writers have room yet");
+    f.write("live", &mib(30));
+    assert_eq!(make_room(&f.ws, false).unwrap(), []);
+    assert_eq!(make_room(&f.ws, true).unwrap().len(), 1);
 }
 
 #[test]
@@ -299,6 +329,6 @@ fn a_sparse_file_counts_as_what_it_occupies() {
     f.capture(&op.entry, "sparse", Cause::Remove, DAY * 365);
     crate::seal::seal_now(&f.ws, &op.entry).unwrap().unwrap();
     f.write("live", &mib(30));
-    assert_eq!(make_room(&f.ws).unwrap(), []);
+    assert_eq!(make_room(&f.ws, false).unwrap(), []);
     assert_eq!(f.ws.journal.totals().unwrap().disk_bytes, 0);
 }
