@@ -326,3 +326,28 @@ fn threads_of_one_command_capture_side_by_side() {
     let told = world.told();
     assert_eq!(told, ["opened hosted", "closed 832 800"]);
 }
+
+#[test]
+fn where_no_further_name_can_be_made_source_and_target_change_places() {
+    let world = World::new();
+    world.write("d/f", "old");
+    let mut links = 0;
+    let full = loop {
+        match std::fs::hard_link(world.path("d/f"), world.path(&format!("d/{links}"))) {
+            Ok(()) if links < 70_000 => links += 1,
+            Ok(()) => break false,
+            Err(_) => break true,
+        }
+    };
+    if !full {
+        // This filesystem knows no bound that could be met here.
+        return;
+    }
+    world.write("s/new", "new");
+    world.rename("s/new", "d/f").unwrap();
+    assert_eq!(std::fs::read_to_string(world.path("d/f")).unwrap(), "new");
+    assert!(!world.exists("s/new"));
+    assert_eq!(world.staged(), ["(replace-7d-1/d)", "replace-7d-1/d/f=old"]);
+    world.capture.close_all();
+    assert_eq!(world.told(), ["opened local", "closed 1 3"]);
+}
