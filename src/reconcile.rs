@@ -11,6 +11,7 @@ use std::os::fd::AsFd as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::take_back_unsettled;
 use crate::clock;
 use crate::discard;
 use crate::failure::Failure;
@@ -347,7 +348,10 @@ fn shape(ws: &Workspace, dir: &EntryDir) -> io::Result<Sealed> {
         Some(summary) if !summary.roots.is_empty() => {
             Ok(Sealed::Whole(Box::new(Shape::new(ws, dir, summary)?)))
         }
-        _ => seal::seal(ws, dir, None, Present::Unknown),
+        _ => {
+            ws.with_root(|root| take_back_unsettled(root, dir))?;
+            seal::seal(ws, dir, None, Present::Unknown)
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 mod trees;
+mod unsettled;
 
 pub(crate) use self::nested::area_for;
 
@@ -43,6 +44,8 @@ use rustix::process::Resource;
 use trashfs_mount::{
     Attr, Caller, Change, Interceptor, Interests, NodeId, Place, Ticket, Verdict, Victim,
 };
+
+pub use self::unsettled::take_back_unsettled;
 
 use self::closer::Closer;
 use self::complaints::Complaints;

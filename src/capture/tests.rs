@@ -5,4 +5,4 @@ mod failures;
 mod lifecycle;
 mod nested;
 mod removals;
-mod world;
+pub(super) mod world;

@@ -17,12 +17,12 @@ use crate::relocate;
 use crate::staging::{Area, Staging};
 use crate::{beneath, discard};
 
-pub(super) struct World {
-    pub(super) dir: tempfile::TempDir,
-    pub(super) capture: Arc<Capture>,
-    pub(super) staging: Arc<Staging>,
-    pub(super) events: parking_lot::Mutex<Receiver<CaptureEvent>>,
-    pub(super) caller: Caller,
+pub(in crate::capture) struct World {
+    pub(in crate::capture) dir: tempfile::TempDir,
+    pub(in crate::capture) capture: Arc<Capture>,
+    pub(in crate::capture) staging: Arc<Staging>,
+    pub(in crate::capture) events: parking_lot::Mutex<Receiver<CaptureEvent>>,
+    pub(in crate::capture) caller: Caller,
 }
 
 struct Known(PathBuf);
@@ -43,15 +43,15 @@ struct Held {
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(in crate::capture) fn new() -> Self {
         Self::with_policy("")
     }
 
-    pub(super) fn with_policy(rules: &str) -> Self {
+    pub(in crate::capture) fn with_policy(rules: &str) -> Self {
         Self::over(tempfile::tempdir().unwrap(), rules)
     }
 
-    pub(super) fn over(dir: tempfile::TempDir, rules: &str) -> Self {
+    pub(in crate::capture) fn over(dir: tempfile::TempDir, rules: &str) -> Self {
         if !rules.is_empty() {
             std::fs::write(dir.path().join(".trashfs.toml"), rules).unwrap();
         }
@@ -80,23 +80,23 @@ impl World {
         }
     }
 
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    pub(in crate::capture) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
-    pub(super) fn write(&self, path: &str, content: &str) -> Attr {
+    pub(in crate::capture) fn write(&self, path: &str, content: &str) -> Attr {
         let full = self.path(path);
         std::fs::create_dir_all(full.parent().unwrap()).unwrap();
         std::fs::write(&full, content).unwrap();
         self.attr(path)
     }
 
-    pub(super) fn attr(&self, path: &str) -> Attr {
+    pub(in crate::capture) fn attr(&self, path: &str) -> Attr {
         let root = std::fs::File::open(self.dir.path()).unwrap();
         Attr::at(&root, path).unwrap()
     }
 
-    pub(super) fn exists(&self, path: &str) -> bool {
+    pub(in crate::capture) fn exists(&self, path: &str) -> bool {
         self.path(path).symlink_metadata().is_ok()
     }
 
@@ -137,22 +137,22 @@ impl World {
         }
     }
 
-    pub(super) fn unlink(&self, path: &str) -> Result<(), Errno> {
+    pub(in crate::capture) fn unlink(&self, path: &str) -> Result<(), Errno> {
         self.unlink_open(path, 0)
     }
 
-    pub(super) fn unlink_open(&self, path: &str, writers: u32) -> Result<(), Errno> {
+    pub(in crate::capture) fn unlink_open(&self, path: &str, writers: u32) -> Result<(), Errno> {
         let held = self.hold(path);
         let dir = held.dir();
         let change = Change::Unlink(held.victim(&dir, writers));
         self.put(&change, || discard::file(&held.dir, &*held.name))
     }
 
-    pub(super) fn rmdir(&self, path: &str) -> Result<(), Errno> {
+    pub(in crate::capture) fn rmdir(&self, path: &str) -> Result<(), Errno> {
         self.rmdir_at(Path::new(path))
     }
 
-    pub(super) fn rmdir_at(&self, path: &Path) -> Result<(), Errno> {
+    pub(in crate::capture) fn rmdir_at(&self, path: &Path) -> Result<(), Errno> {
         let held = self.hold(path);
         let dir = held.dir();
         let change = Change::Rmdir(held.victim(&dir, 0));
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// As `rm -r`.
-    pub(super) fn remove_all(&self, path: &str) -> Result<(), Errno> {
+    pub(in crate::capture) fn remove_all(&self, path: &str) -> Result<(), Errno> {
         let full = self.path(path);
         if !full.symlink_metadata().unwrap().is_dir() {
             return self.unlink(path);
@@ -172,7 +172,7 @@ impl World {
         self.rmdir(path)
     }
 
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Errno> {
+    pub(in crate::capture) fn rename(&self, from: &str, to: &str) -> Result<(), Errno> {
         let (source, target) = (self.hold(from), self.hold(to));
         let (from_dir, to_dir) = (source.dir(), target.dir());
         let act = || {
@@ -194,7 +194,7 @@ impl World {
         self.put(&change, act)
     }
 
-    pub(super) fn truncate(&self, path: &str, size: u64) -> Result<(), Errno> {
+    pub(in crate::capture) fn truncate(&self, path: &str, size: u64) -> Result<(), Errno> {
         let held = self.hold(path);
         let dir = held.dir();
         let change = Change::Truncate {
@@ -209,7 +209,7 @@ impl World {
     }
 
     /// As the mount does when the system call itself fails.
-    pub(super) fn fail_after_preparing(&self, path: &str, rmdir: bool) {
+    pub(in crate::capture) fn fail_after_preparing(&self, path: &str, rmdir: bool) {
         let held = self.hold(path);
         let dir = held.dir();
         let victim = held.victim(&dir, 0);
@@ -228,7 +228,17 @@ impl World {
         self.capture.settled(ticket, Err(Errno::IO));
     }
 
-    pub(super) fn prepare_replace(&self, path: &str, writers: u32) -> Ticket {
+    pub(in crate::capture) fn prepare_rmdir(&self, path: &str) -> Ticket {
+        let held = self.hold(path);
+        let dir = held.dir();
+        let change = Change::Rmdir(held.victim(&dir, 0));
+        match self.capture.before(self.caller, &change) {
+            Verdict::Prepared { ticket, .. } => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(in crate::capture) fn prepare_replace(&self, path: &str, writers: u32) -> Ticket {
         let held = self.hold(path);
         let dir = held.dir();
         let change = Change::Replace {
@@ -243,7 +253,7 @@ impl World {
 
     /// Everything staged: `tree/path`, with `/` after a directory and `=content` after a file;
     /// containers are in parentheses.
-    pub(super) fn staged(&self) -> Vec<String> {
+    pub(in crate::capture) fn staged(&self) -> Vec<String> {
         let mut all = Vec::new();
         for area in self.staging.areas() {
             for (id, _) in crate::walk::names_in(area.ops.as_fd()).unwrap() {
@@ -276,7 +286,7 @@ impl World {
     }
 
     /// Where the only entry's tree lies.
-    pub(super) fn tree(&self, tree: &str) -> PathBuf {
+    pub(in crate::capture) fn tree(&self, tree: &str) -> PathBuf {
         let ops = self.path(".trashfs/ops");
         let entries: Vec<_> = std::fs::read_dir(ops)
             .unwrap()
@@ -288,7 +298,7 @@ impl World {
     }
 
     /// Opened entries, and closed ones with their counts.
-    pub(super) fn told(&self) -> Vec<String> {
+    pub(in crate::capture) fn told(&self) -> Vec<String> {
         self.events
             .lock()
             .try_iter()
@@ -301,7 +311,7 @@ impl World {
             .collect()
     }
 
-    pub(super) fn scratch_is_empty(&self) -> bool {
+    pub(in crate::capture) fn scratch_is_empty(&self) -> bool {
         std::fs::read_dir(self.path(".trashfs/scratch"))
             .unwrap()
             .next()
@@ -338,12 +348,12 @@ impl Held {
 }
 
 /// As the mount numbers files of several filesystems.
-pub(super) fn node(attr: &Attr) -> trashfs_mount::NodeId {
+pub(in crate::capture) fn node(attr: &Attr) -> trashfs_mount::NodeId {
     attr.dev << 40 ^ attr.ino
 }
 
 /// Moves without asking anybody.
-pub(super) fn move_aside(world: &World, from: &str, to: &str) {
+pub(in crate::capture) fn move_aside(world: &World, from: &str, to: &str) {
     let root = std::fs::File::open(world.dir.path()).unwrap();
     relocate::move_new(&root, from, &root, to).unwrap();
 }
