@@ -62,12 +62,12 @@ pub(crate) fn open_dir_path(dir: impl AsFd, name: &OsStr) -> Result<OwnedFd, Err
 
 /// A path that leads to exactly the file that `fd` is open on, whatever its name is by now; for
 /// calls that have no form for `O_PATH` descriptors.
-pub(crate) fn magic_link(fd: impl AsFd) -> String {
+pub(crate) fn magic_link(fd: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
 /// Opens once more, with other flags, what `fd` is open on.
-pub(crate) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn reopen(fd: &impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
     rustix::fs::openat(rustix::fs::CWD, magic_link(fd), flags, Mode::empty())
 }

@@ -88,7 +88,7 @@ impl<I: Interceptor> Overlay<I> {
         if Access::of(flags).writes() && self.nodes.is_final(node) {
             return Err(Errno::STALE);
         }
-        let fd = sys::reopen(self.reach(node)?, flags)?;
+        let fd = sys::reopen(&self.reach(node)?, flags)?;
         let attr = Attr::of(&fd)?;
         Ok((fd, attr))
     }
