@@ -384,6 +384,21 @@ fn a_mount_in_use_stays_unless_told_otherwise() {
 }
 
 #[test]
+fn a_mount_that_was_detached_by_hand_is_let_go() {
+    let station = Station::new();
+    let dir = station.dir("w");
+    let _gone = Gone(&dir);
+    mount(&station, &dir, &[]).ok();
+    let user = std::fs::File::create(dir.join("open")).unwrap();
+    detach(&dir);
+    refused(mount(&station, &dir, &["--json"]), 2, "locked");
+    unmount(&station, &dir, &[]).ok();
+    drop(user);
+    mount(&station, &dir, &[]).ok();
+    unmount(&station, &dir, &[]).ok();
+}
+
+#[test]
 fn a_signal_ends_the_daemon_and_takes_the_mount_away() {
     let station = Station::new();
     let dir = station.dir("w");

@@ -16,7 +16,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::mountinfo::{FS_TYPE, mount_id_at};
+use crate::mountinfo::{FS_TYPE, mount_id_at, mounts};
 
 /// The kernel's door.
 const FUSE_DEVICE: &str = "/dev/fuse";
@@ -108,6 +108,14 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// Whether it is in the tree still, be it below another one.
+    ///
+    /// # Errors
+    /// Those of reading `/proc/self/mountinfo`.
+    pub fn exists(&self) -> io::Result<bool> {
+        Ok(mounts()?.iter().any(|m| m.id == self.id))
+    }
+
     /// Unmounts it, and nothing else that may lie at its path by now. `lazily` takes it out of
     /// the tree also while it is in use.
     ///

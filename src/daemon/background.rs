@@ -2,6 +2,7 @@
 //! one's mount answers or its failure is known.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use crate::failure::Failure;
 /// The kernel asks the new daemon a question or two: this is plenty.
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
 
+/// What ps(1) shows.
+const PROGRAM: &str = "trash";
+
 /// Starts a daemon in the background for `wanted`; `arguments` let this program come to
 /// [`detached`] with the same `wanted`.
 ///
@@ -23,6 +27,7 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Result<Report, Failure> {
     let failed =
         |e: std::io::Error| Failure::io("starting the daemon", &e).state("nothing was mounted");
     let mut child = Command::new("/proc/self/exe")
+        .arg0(PROGRAM)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -75,6 +80,7 @@ fn first_words(child: &mut Child) -> Result<Report, Failure> {
 pub fn detached(wanted: &Wanted) -> Result<(), Failure> {
     close_inherited();
     leave_terminal()?;
+    show_name();
     let mut waited_for = true;
     let ended = super::run(wanted, true, &mut |report| {
         waited_for = false;
@@ -111,6 +117,13 @@ fn leave_terminal() -> Result<(), Failure> {
     }
     std::env::set_current_dir(PathBuf::from("/"))
         .map_err(|e| Failure::io("changing to the root directory", &e))
+}
+
+/// The kernel names a process after the file that it was started from: `exe`.
+fn show_name() {
+    if let Err(error) = rustix::thread::set_name(c"trash") {
+        tracing::debug!(%error, "the process keeps its name");
+    }
 }
 
 fn say(words: &Result<Report, Failure>) -> Result<(), Failure> {

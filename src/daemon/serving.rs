@@ -320,8 +320,14 @@ impl Host for Desk {
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), Failure> {
-        unmount_failure(&self.mount, self.mount.unmount(lazily))?;
-        if lazily {
+        let result = self.mount.unmount(lazily);
+        // Somebody has detached it by hand, and its last users are still there.
+        let detached = matches!(result, Err(SessionError::AnotherMount))
+            && self.mount.exists().is_ok_and(|exists| !exists);
+        if !detached {
+            unmount_failure(&self.mount, result)?;
+        }
+        if lazily || detached {
             // Nobody listens any more: the end has come already.
             let _ = self.ends.send(End::Detached);
         }
