@@ -321,3 +321,70 @@ fn a_current_directory_that_was_removed_still_has_its_workspace() {
     ws.sh(&format!("cd a/b; rm -r ../../a; {trash} undo")).ok();
     assert_eq!(ws.sh("cat a/b/f").ok().out, "x\n");
 }
+
+#[test]
+fn what_is_kept_can_be_looked_at_and_compared() {
+    let station = Station::new();
+    let ws = station.workspace("work");
+    ws.sh("printf 'a\\nb\\n' > doc; ln -s doc link; mkdir d; echo 1 > d/x; echo 2 > d/y")
+        .ok();
+    ws.sh("printf 'a\\nc\\n' > doc").ok();
+    let id = ws.newest(&["--path", "doc"]);
+    assert_eq!(ws.trash(["show", &id]).ok().out, "a\nb\n");
+    assert_eq!(ws.trash(["show", &id, "doc"]).ok().out, "a\nb\n");
+    assert_eq!(ws.trash(["show", &id, "./doc@1"]).ok().out, "a\nb\n");
+    let told = ws.trash(["show", &id, "--json"]).ok().json();
+    assert_eq!(
+        (&told["path"], &told["sizeBytes"]),
+        (&"doc".into(), &4.into())
+    );
+    let diff = ws.trash(["diff", &id]).ok().out;
+    assert!(diff.contains("\n-b\n+c\n"), "{diff}");
+    assert!(on_a_terminal(&ws, &format!("diff {id}")).contains("-b\n+c\n"));
+    assert_eq!(ws.trash(["diff", &id, "--json"]).ok().json()["same"], false);
+    fails(&ws, &["show", &id, "other"], 1, "no-such-member");
+    ws.sh("rm -r d link").ok();
+    let id = ws.newest(&["--path", "link"]);
+    assert_eq!(ws.trash(["show", &id, "link"]).ok().json()["target"], "doc");
+    let names = ws.trash(["show", &id, "d"]).ok().json();
+    assert_eq!(names["names"], serde_json::json!(["x", "y"]));
+    assert_eq!(on_a_terminal(&ws, &format!("show {id} d")), "x\ny\n");
+    fails(&ws, &["show", &id], 1, "which-member");
+    let piped = format!("{} show {id} d/x | head -c 0", env!("CARGO_BIN_EXE_trash"));
+    assert_eq!(ws.sh(&piped).ok().err, "");
+}
+
+#[test]
+fn what_is_put_away_comes_back_wherever_it_was() {
+    let station = Station::new();
+    let ws = station.workspace("work");
+    ws.sh("mkdir src; echo x > src/f; echo y > g").ok();
+    let put = ws
+        .trash(["put", "src", "./g", "--retention", "3"])
+        .ok()
+        .json();
+    assert_eq!(put["put"].as_array().unwrap().len(), 2);
+    assert!(!ws.path.join("src").exists() && !ws.path.join("g").exists());
+    ws.trash(["undo"]).ok();
+    assert_eq!(ws.sh("cat src/f g").ok().out, "x\ny\n");
+    fails(&ws, &["put", "src", "--retention", "366"], 1, "retention");
+    for (path, code) in [("missing", 1), (".", 2), ("/", 2)] {
+        let answer = ws.trash(["put", path]);
+        assert_eq!(answer.code, code, "{path}: {answer:?}");
+    }
+    ws.trash(["put", "--permanent", "g"]).ok();
+    assert!(!ws.list(&[]).iter().any(|entry| entry["path"] == "g"));
+
+    let outside = station.dir("outside").join("file");
+    std::fs::write(&outside, "z").unwrap();
+    let put = station
+        .trash(["put".as_ref(), outside.as_os_str()])
+        .ok()
+        .json();
+    let id = put["put"][0]["entry"].as_str().unwrap();
+    assert!(!outside.exists());
+    // In a workspace that does not have it, and in none.
+    assert_eq!(ws.trash(["show", id]).ok().out, "z");
+    station.trash(["restore", id]).ok();
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "z");
+}

@@ -39,6 +39,8 @@ pub struct Report {
     pretty: String,
     text: String,
     raw: bool,
+    /// Raw, but with colour to be left out where it is not wanted.
+    styled: bool,
     code: u8,
 }
 
@@ -54,6 +56,7 @@ impl Report {
             pretty: serde_json::to_string_pretty(value).map_err(no_form)?,
             text: text.into(),
             raw: false,
+            styled: false,
             code: 0,
         })
     }
@@ -65,7 +68,18 @@ impl Report {
             pretty: String::new(),
             text: text.into(),
             raw: true,
+            styled: false,
             code: 0,
+        }
+    }
+
+    /// Text for a terminal where the command has chosen it over JSON by itself.
+    pub fn for_people(text: impl Into<String>) -> Self {
+        let mut text = text.into();
+        text.push('\n');
+        Self {
+            styled: true,
+            ..Self::raw(text)
         }
     }
 
@@ -121,6 +135,16 @@ impl Output {
         self.json
     }
 
+    /// Whether JSON was asked for, and is not just the form for programs.
+    pub fn json_asked(&self) -> bool {
+        self.json_errors
+    }
+
+    /// Whether standard output is a terminal.
+    pub fn on_terminal(&self) -> bool {
+        self.terminal
+    }
+
     /// Whether a person can be asked.
     pub fn can_ask(&self) -> bool {
         self.terminal && !self.json && std::io::stdin().is_terminal()
@@ -159,13 +183,15 @@ impl Output {
     }
 
     fn print(&self, report: &Report) -> std::io::Result<()> {
-        if report.raw {
+        if report.raw && !report.styled {
             let mut out = std::io::stdout().lock();
             out.write_all(report.text.as_bytes())?;
             return out.flush();
         }
         let mut out = anstream::stdout().lock();
-        if self.json {
+        if report.raw {
+            out.write_all(report.text.as_bytes())?;
+        } else if self.json {
             let form = [&report.compact, &report.pretty][usize::from(self.terminal)];
             writeln!(out, "{form}")?;
         } else if !self.quiet && !report.text.is_empty() {

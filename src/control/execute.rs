@@ -18,6 +18,16 @@ pub fn execute(
     request: Request,
     fds: Vec<OwnedFd>,
 ) -> Result<Answer, Failure> {
+    let only_asks = !request.changes();
+    perform(workspace, request, fds).map_err(|failure| {
+        if only_asks && failure.state.is_empty() {
+            return failure.state("nothing was changed");
+        }
+        failure
+    })
+}
+
+fn perform(workspace: &Workspace, request: Request, fds: Vec<OwnedFd>) -> Result<Answer, Failure> {
     let ws = workspace;
     match request {
         Request::Ping | Request::Unmount { .. } => Err(not_mounted(ws)),
