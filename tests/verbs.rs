@@ -383,6 +383,8 @@ fn what_is_put_away_comes_back_wherever_it_was() {
         .json();
     let id = put["put"][0]["entry"].as_str().unwrap();
     assert!(!outside.exists());
+    let everywhere = ws.list(&["--everywhere"]);
+    assert!(everywhere.iter().any(|entry| entry["id"] == id));
     // In a workspace that does not have it, and in none.
     assert_eq!(ws.trash(["show", id]).ok().out, "z");
     station.trash(["restore", id]).ok();

@@ -9,6 +9,7 @@ use crate::record::Bytes;
 
 /// Compare what an entry keeps with what is there now
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash diff 5gikyr6i src/main.rs")]
 pub struct Args {
     /// The entry, or the beginning of its id
     pub id: String,

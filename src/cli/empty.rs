@@ -10,6 +10,7 @@ use crate::station::Located;
 ///
 /// For people: asks on a terminal, and needs --yes elsewhere. What is held stays.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash empty --older-than 30 --dry-run")]
 pub struct Args {
     /// Only what was removed more than so many days ago
     #[arg(long, value_name = "DAYS", default_value_t = 0)]

@@ -5,6 +5,7 @@ use crate::record::Entry;
 
 /// Hold an entry: nothing ends it until the hold is taken off
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash hold 5gikyr6i")]
 pub struct Args {
     /// The entry, or the beginning of its id
     pub id: String,

@@ -28,6 +28,7 @@ pub enum PolicyCommand {
 
 /// `trash policy explain`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash policy explain build/out.o --cause replace")]
 pub struct Explain {
     /// The path; it need not exist
     pub path: PathBuf,

@@ -9,6 +9,7 @@ use crate::put::{self, Away, Put, PutSpec};
 ///
 /// What can't be kept is not removed (exit code 2).
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash put old-build notes.txt --retention 30")]
 pub struct Args {
     /// What to remove
     #[arg(required = true, value_name = "PATH")]

@@ -13,6 +13,9 @@ use crate::station::Located;
 /// overwritten: where something is in the way, nothing is changed and the command says what is
 /// there (exit code 2).
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  trash restore 5gikyr6i\n  trash restore 5gikyr6i src/main.rs --swap\n  trash restore 5gikyr6i --to /tmp/look"
+)]
 pub struct Args {
     /// The entry, or the beginning of its id
     pub id: String,

@@ -5,6 +5,7 @@ use crate::record::Entry;
 
 /// Set for how long an entry is kept, from its removal on
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash retention 5gikyr6i --days 90")]
 pub struct Args {
     /// The entry, or the beginning of its id
     pub id: String,

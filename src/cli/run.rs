@@ -24,6 +24,7 @@ const SESSION: &str = "TRASH_SESSION";
 /// Sets TRASH_SESSION for the command, unless it is set already, and says at the end how to take
 /// back what the command removed. Ends with the command's own exit code.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash run -- make clean")]
 pub struct Args {
     /// Name of the session (default: that of TRASH_SESSION, else a new one)
     #[arg(long, value_name = "ID")]

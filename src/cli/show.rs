@@ -13,6 +13,7 @@ use crate::show::Shown;
 /// A file's bytes go to standard output as they are; of a directory its names, of a link its
 /// target.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trash show 5gikyr6i src/main.rs > main.rs.old")]
 pub struct Args {
     /// The entry, or the beginning of its id
     pub id: String,

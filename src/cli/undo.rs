@@ -12,6 +12,7 @@ use crate::restore::{UndoSpec, Undone};
 /// back yet, whole. Later work is never touched: what was changed since then stays as it is, and
 /// the command says so (exit code 2).
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  trash undo --dry-run\n  trash undo --cause replace")]
 pub struct Args {
     /// All operations of this session (see trash run)
     #[arg(long, value_name = "ID")]
