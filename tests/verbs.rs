@@ -306,6 +306,8 @@ fn a_terminal_gets_words_and_everything_else_json() {
     let undo = on_a_terminal(&ws, "undo");
     assert!(undo.contains("restored src/"), "{undo}");
     assert_eq!(on_a_terminal(&ws, "--quiet list"), "");
+    assert_eq!(ws.trash(["--quiet", "list"]).ok().out, "");
+    assert_ne!(ws.trash(["--quiet", "--json", "list"]).ok().out, "");
     ws.sh("printf x > \"$(printf 'a\\033[31mb\\nc')\"; rm a*")
         .ok();
     let list = on_a_terminal(&ws, "list");
@@ -387,6 +389,6 @@ fn what_is_put_away_comes_back_wherever_it_was() {
     assert!(everywhere.iter().any(|entry| entry["id"] == id));
     // In a workspace that does not have it, and in none.
     assert_eq!(ws.trash(["show", id]).ok().out, "z");
-    station.trash(["restore", id]).ok();
+    station.trash(["undo", "--entry", id]).ok();
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "z");
 }

@@ -189,12 +189,13 @@ impl Output {
             return out.flush();
         }
         let mut out = anstream::stdout().lock();
+        let is_wanted = !self.quiet || self.json_errors;
         if report.raw {
             out.write_all(report.text.as_bytes())?;
-        } else if self.json {
+        } else if self.json && is_wanted {
             let form = [&report.compact, &report.pretty][usize::from(self.terminal)];
             writeln!(out, "{form}")?;
-        } else if !self.quiet && !report.text.is_empty() {
+        } else if is_wanted && !report.text.is_empty() {
             writeln!(out, "{}", report.text)?;
         }
         out.flush()

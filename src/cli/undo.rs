@@ -43,9 +43,13 @@ pub(super) fn run(args: Args, context: &Context) -> Result<Report, Failure> {
         entry: args.entry,
         dry_run: args.dry_run,
     };
-    let undone: Undone = context
-        .output
-        .while_busy("taking back", || context.call(Request::Undo(spec)))?;
+    let undone: Undone = context.output.while_busy("taking back", || {
+        match spec.entry {
+            // Its workspace may be another one.
+            Some(_) => context.ask_about(|| Request::Undo(spec.clone())),
+            None => context.call(Request::Undo(spec)),
+        }
+    })?;
     let report = Report::new(&undone, shown(&undone))?;
     Ok(report.maybe_ending(restored::ending(&undone.restored)))
 }
