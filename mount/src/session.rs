@@ -82,6 +82,11 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Which.
+    pub fn mount(&self) -> &Mount {
+        self.mount.as_ref().expect("only taken by `keep`")
+    }
+
     /// It is served from now on.
     pub fn keep(mut self) -> Mount {
         self.mount.take().expect("only taken here")

@@ -56,6 +56,7 @@ use self::nested::Nested;
 use self::operation::{InUse, Operations};
 use self::origins::Origins;
 use self::process::{Process, Processes};
+pub(crate) use self::reserve::make_way;
 use self::settle::Tickets;
 use self::trees::Trees;
 use crate::ids::{EntryId, WorkspaceId};

@@ -16,6 +16,8 @@ const RESERVE_MAX_BYTES: u64 = 4 << 20;
 const RESERVE_PART: u64 = 64;
 /// It is made anew when so many times its size is free.
 const FREE_FACTOR: u64 = 4;
+/// A journal can be opened and written to a little.
+const JOURNAL_NEEDS_BYTES: u64 = 512 << 10;
 
 /// Makes the area's reserve unless it is there or there is no room for it.
 pub(super) fn replenish(area: &Area) {
@@ -41,6 +43,18 @@ fn try_replenish(area: &Area) -> Result<(), Errno> {
         discard::file(&area.staging, RESERVE_NAME)?;
     }
     filled
+}
+
+/// Gives the reserve up where hardly anything is free, for the journal that may lie on the same
+/// filesystem. It is made anew once there is room again.
+pub(crate) fn make_way(area: &Area) {
+    let space = match rustix::fs::fstatvfs(&area.staging) {
+        Ok(space) => space,
+        Err(error) => return tracing::warn!(%error, "how much is free is not known"),
+    };
+    if space.f_bavail * space.f_frsize < JOURNAL_NEEDS_BYTES && give_up(area) {
+        tracing::warn!("the filesystem is full: the reserve was given up");
+    }
 }
 
 /// Gives the reserve up; false when there is none.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::query;
 use crate::record::Bytes;
 use crate::retention::Room;
-use crate::station::{self, Located, Presence, Station};
+use crate::station::{self, Kind, Located, Presence, Station};
 
 /// How the station and its workspaces stand
 ///
@@ -27,6 +27,7 @@ struct Standing {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct One {
+    kind: Kind,
     path: Bytes,
     source: Bytes,
     presence: Presence,
@@ -66,6 +67,7 @@ fn one(located: &Located) -> One {
         Err(failure) => (None, Some(failure)),
     };
     One {
+        kind: located.registered.kind,
         path: located.registered.path.clone(),
         source: located.registered.source.clone(),
         presence: located.presence,
@@ -99,6 +101,13 @@ fn text(standing: &Standing) -> String {
 }
 
 fn heading(one: &One) -> String {
+    if one.kind == Kind::Put {
+        let place = styled(HEADING, one.source.display());
+        return format!(
+            "{place}  {}",
+            styled(FAINT, "for trash put outside of any mount")
+        );
+    }
     let presence = match one.presence {
         Presence::Live => styled(GOOD, "mounted"),
         Presence::Stale => styled(WARNING, "daemon dead"),

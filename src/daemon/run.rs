@@ -69,7 +69,11 @@ pub fn run(
     let (ends, end) = mpsc::channel();
     watch_signals(signals, in_background, ends.clone())?;
     let serving = mounted.serve(ends)?;
-    ready(serving.report())?;
+    if let Err(unheard) = ready(serving.report()) {
+        tracing::error!("{}", unheard.what);
+        serving.abandon();
+        return Err(unheard);
+    }
     tell_systemd();
     serving.until(&end)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 use trashfs_mount::mountinfo;
-use trashfs_mount::session::{self, Mount, MountOptions, SessionError};
+use trashfs_mount::session::{self, Mount, MountOptions, Pending, SessionError};
 use trashfs_mount::{Overlay, OverlayOptions, Running, ServeOptions, View, serve};
 
 use crate::capture::Capture;
@@ -50,7 +50,8 @@ pub(super) struct Mounted {
     keeper: SharedKeeper,
     server: Server,
     running: Running,
-    mount: Mount,
+    /// Unmounted again, should anything fail until it is served.
+    mount: Pending,
 }
 
 impl Mounted {
@@ -91,7 +92,7 @@ impl Mounted {
             keeper: Arc::new(Mutex::new(Some(keeper))),
             server,
             running,
-            mount: pending.keep(),
+            mount: pending,
         })
     }
 
@@ -104,7 +105,7 @@ impl Mounted {
             .cast_unsigned();
         let record = MountRecord {
             pid,
-            mount_id: self.mount.id,
+            mount_id: self.mount.mount().id,
             since: clock::now(),
         };
         let live = LiveMount {
@@ -120,29 +121,40 @@ impl Mounted {
         }
         let desk = Desk {
             workspace: self.prepared.workspace.clone(),
-            mount: self.mount.clone(),
+            mount: self.mount.mount().clone(),
             pong: pong(&self.prepared, &record).map_err(failed)?,
             ends: ends.clone(),
         };
         self.prepared.registered.mount = Some(record);
-        self.prepared.register.put(&self.prepared.registered)?;
-        self.prepared.runtime.put(&self.prepared.registered)?;
+        enter(&self.prepared);
         self.server.serve(Arc::new(desk)).map_err(failed)?;
         let running = self.running;
         std::thread::Builder::new()
             .name("serving".into())
             .spawn(move || ends.send(End::Unmounted(running.join())))
             .map_err(failed)?;
-        let path = self.mount.path.display();
+        let mount = self.mount.keep();
+        let path = mount.path.display();
         tracing::info!(%path, version = env!("CARGO_PKG_VERSION"), "mounted");
         Ok(Serving {
             prepared: self.prepared,
             capture: self.capture,
             keeper: self.keeper,
             server: self.server,
-            mount: self.mount,
+            mount,
             pid,
         })
+    }
+}
+
+/// Who serves the mount is written down for people and for other commands, which find the
+/// daemon without it: on a full disk it is left out.
+fn enter(prepared: &Prepared) {
+    let record = &prepared.registered;
+    for written in [prepared.register.put(record), prepared.runtime.put(record)] {
+        if let Err(failure) = written {
+            tracing::warn!("{}", failure.what);
+        }
     }
 }
 
@@ -244,8 +256,14 @@ impl Serving {
             tracing::error!(%error, "the kernel could not be answered any more");
             self.unmount_anyway();
         }
-        self.take_down()?;
+        self.take_down();
         served.map_err(|e| Failure::io("serving the mount", &e).next("trash doctor"))
+    }
+
+    /// Whoever wanted the mount is gone: it is taken down again.
+    pub(super) fn abandon(self) {
+        self.unmount_anyway();
+        self.take_down();
     }
 
     fn unmount_anyway(&self) {
@@ -263,7 +281,7 @@ impl Serving {
         }
     }
 
-    fn take_down(mut self) -> Result<(), Failure> {
+    fn take_down(mut self) {
         self.server.stop(LAST_REQUESTS);
         self.capture.close_all();
         // The lock is free again before it stops: its own threads may be asking for it.
@@ -275,9 +293,10 @@ impl Serving {
             tracing::warn!(%error, "clearing the runtime directory");
         }
         self.prepared.registered.mount = None;
-        self.prepared.register.put(&self.prepared.registered)?;
+        if let Err(failure) = self.prepared.register.put(&self.prepared.registered) {
+            tracing::warn!("{}", failure.what);
+        }
         tracing::info!("ended");
-        Ok(())
     }
 }
 

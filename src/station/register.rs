@@ -189,8 +189,13 @@ fn parse(text: &[u8]) -> io::Result<Registered> {
     Ok(record)
 }
 
+/// Writes nothing where nothing has changed: that works on a full disk, too.
 fn write(dir: &OwnedFd, name: &str, record: &Registered) -> io::Result<()> {
-    write_record(dir, name, &serde_json::to_vec(record)?)
+    let text = serde_json::to_vec(record)?;
+    match read_record(dir, name)? {
+        Some(known) if known == text => Ok(()),
+        _ => write_record(dir, name, &text),
+    }
 }
 
 /// Where sockets and the records of mounted workspaces lie. Nobody else may have made it.

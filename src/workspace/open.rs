@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use crate::capture::make_way;
 use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::journal::Journal;
@@ -150,6 +151,7 @@ pub(crate) fn assemble(
     register: &Register,
     garbled: GarbledPolicy,
 ) -> Result<Workspace, Failure> {
+    make_way(&area);
     let policy = policy(&area, garbled)?;
     let dir = register.dir_of(&registered.id)?;
     let journal = Journal::open(&by_fd(&dir))?;
