@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::journal::{Event, Journal, Loss, LossReason, State};
 use crate::record::{Bytes, Entry, Failed};
+use crate::restore::Holding;
 use crate::retention::purge;
 use crate::seal::{self, Present, Sealed, Settings, Shape, Summary};
 use crate::staging::{AREAS_RECORD, Area, EntryDir, MANIFEST, STAGING_NAME, Unreachable};
@@ -366,6 +367,13 @@ fn discard_rest(ws: &Workspace, id: &EntryId, report: &mut Report) -> Result<(),
         report.foreign.extend(foreign.into_iter().map(Bytes::from));
         return Ok(());
     }
+    if was_restored_and_holds(ws, id)? {
+        report.trouble(
+            &format!("the restored entry {id}"),
+            &"it still holds files; they stay",
+        );
+        return Ok(());
+    }
     let discarded = purge::clear(ws, id);
     if let Err(error) = discarded {
         report.trouble(&format!("discarding the rest of {id}"), &error);
@@ -380,6 +388,16 @@ fn discard_rest(ws: &Workspace, id: &EntryId, report: &mut Report) -> Result<(),
     }
     report.purged.push(id.clone());
     Ok(())
+}
+
+/// A restore is on the disk before the journal says so. Should a filesystem break that order in a
+/// power cut, what lies here is all there is.
+fn was_restored_and_holds(ws: &Workspace, id: &EntryId) -> Result<bool, Failure> {
+    let restored = ws
+        .journal
+        .entry(id)?
+        .is_some_and(|e| e.state == State::Restored);
+    Ok(restored && !Holding::open(&ws.staging, id)?.is_empty()?)
 }
 
 fn find_missing(

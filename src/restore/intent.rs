@@ -16,7 +16,7 @@ use crate::staging::{EntryDir, read_record, write_record};
 /// The record's name in an entry's directory.
 pub const INTENT: &str = "restore.json";
 /// Marks an entry whose operation was undone while other versions stayed in it.
-pub(crate) const UNDONE: &str = "undone";
+pub(crate) const UNDONE: &str = "undone.json";
 
 const INTENT_FORMAT: u32 = 1;
 

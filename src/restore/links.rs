@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 pub(crate) fn announce(ws: &Workspace, spot: Spot<'_>, attr: &Attr, by: i32) {
     let Some(live) = ws.live.get() else { return };
     if !attr.is_dir() {
-        if attr.nlink > 1 {
+        if concerns(attr, by) {
             live.staged_links_changed(attr.dev, attr.ino, by);
         }
         return;
@@ -27,7 +27,7 @@ pub(crate) fn announce(ws: &Workspace, spot: Spot<'_>, attr: &Attr, by: i32) {
         .map_err(io::Error::from)
         .and_then(|dir| {
             walk(dir.as_fd(), &mut |step| {
-                if step.when == When::Leaf && step.attr.nlink > 1 {
+                if step.when == When::Leaf && concerns(step.attr, by) {
                     live.staged_links_changed(step.attr.dev, step.attr.ino, by);
                 }
                 Ok(Flow::Continue)
@@ -36,4 +36,9 @@ pub(crate) fn announce(ws: &Workspace, spot: Spot<'_>, attr: &Attr, by: i32) {
     if let Err(e) = announced {
         tracing::warn!(error = %e, "link counts of restored files may be off until the next mount");
     }
+}
+
+/// A file that left staging may have lost its other links meanwhile: it counts all the same.
+fn concerns(attr: &Attr, by: i32) -> bool {
+    by < 0 || attr.nlink > 1
 }

@@ -167,7 +167,13 @@ fn drop_copied(ws: &Workspace, copied: &[StagedPath]) -> Result<(), Failure> {
         let (dir, name) = from
             .open_parent(&ws.staging)
             .map_err(|e| io(&from.path.display(), e))?;
-        discard::tree(dir.as_fd(), name).map_err(|e| Failure::io(from.path.display(), &e))?;
+        let mut tell = |attr: &trashfs_mount::Attr| {
+            if let Some(live) = ws.live.get() {
+                live.staged_links_changed(attr.dev, attr.ino, -1);
+            }
+        };
+        discard::tree_telling(dir.as_fd(), name, &mut tell)
+            .map_err(|e| Failure::io(from.path.display(), &e))?;
     }
     Ok(())
 }
@@ -190,7 +196,7 @@ fn settle(
     let holding = Holding::open(&ws.staging, id)?;
     if let Some(rest) = seal::seal_now(ws, id)? {
         if undone {
-            write_record(holding.dir.records(), UNDONE, b"")
+            write_record(holding.dir.records(), UNDONE, b"{}\n")
                 .map_err(|e| Failure::io(UNDONE, &e))?;
         }
         pause()?;

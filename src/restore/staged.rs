@@ -169,6 +169,14 @@ impl Holding {
         Ok(roots)
     }
 
+    /// Whether there is nothing but containers.
+    pub(crate) fn is_empty(&self) -> Result<bool, Failure> {
+        let roots = self
+            .roots()
+            .map_err(|e| Failure::io(format!("entry {}", self.dir.id), &e))?;
+        Ok(roots.is_empty())
+    }
+
     /// Captures at exactly `path`, in whichever tree.
     pub(crate) fn exactly_at(&self, path: &Path) -> io::Result<Vec<Candidate>> {
         let mut found = Vec::new();

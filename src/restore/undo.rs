@@ -96,10 +96,12 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
     }
     let many = spec.session.is_some() || spec.since.is_some();
     let cause = spec.cause.or((!many).then_some(Cause::Remove));
+    // People call both overwriting: another file in its place, and other content in it.
+    let overwriting = matches!(cause, Some(Cause::Replace | Cause::Truncate));
     let mut filter = Filter {
         session: spec.session.clone(),
         since: spec.since,
-        cause,
+        cause: cause.filter(|_| !overwriting),
         all: true,
         limit: PAGE,
         ..Filter::default()
@@ -109,6 +111,9 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
     for _ in 0..PAGES_MAX {
         let page = ws.journal.list(&filter)?;
         for entry in page.entries {
+            if overwriting && !overwrote(&entry) {
+                continue;
+            }
             if !known.insert(entry.operation.clone())
                 || takeable(ws, vec![entry.clone()], false)?.is_empty()
             {
@@ -133,6 +138,10 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
     } else {
         Ok(operations)
     }
+}
+
+fn overwrote(entry: &Entry) -> bool {
+    entry.causes.iter().any(|cause| *cause != Cause::Remove)
 }
 
 /// Entries that can be taken back: whole or still open for a writer, here, and, unless named,

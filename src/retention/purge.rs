@@ -107,7 +107,10 @@ pub(super) fn discard_at(ws: &Workspace, dir: BorrowedFd<'_>, name: &OsStr) -> i
     discard::tree_telling(dir, name, &mut |attr: &Attr| {
         if attr.nlink <= 1 {
             freed_bytes += attr.blocks * 512;
-        } else if let Some(live) = ws.live.get() {
+        }
+        // Also of a last link: the others may have gone since it was counted, and its number
+        // will be used again.
+        if let Some(live) = ws.live.get() {
             live.staged_links_changed(attr.dev, attr.ino, -1);
         }
     })?;
