@@ -1,6 +1,6 @@
 //! A station with directories of its own, and workspaces mounted on it that go away on drop.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,10 @@ impl Station {
         let mut command = self.command();
         command.args(["mount", "-f"]).arg(dir);
         change(&mut command);
-        self.start(dir, command)
+        let again = command.get_args().skip(3).map(ToOwned::to_owned).collect();
+        let mut workspace = self.start(dir, command)?;
+        workspace.again = again;
+        Ok(workspace)
     }
 
     /// Starts a daemon by this command and waits until `dir` is mounted.
@@ -188,11 +191,16 @@ impl Station {
         let mut daemon = command.spawn().unwrap();
         let since = Instant::now();
         loop {
-            if device(dir) != below && device(dir).is_some() {
+            // Its own word, once commands are answered as well.
+            let ready =
+                || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("(daemon "));
+            if device(dir) != below && device(dir).is_some() && ready() {
                 return Ok(Workspace {
                     station: self.clone(),
                     path: dir.to_owned(),
                     daemon: Some(daemon),
+                    log,
+                    again: Vec::new(),
                 });
             }
             if let Some(status) = daemon.try_wait().unwrap() {
@@ -250,6 +258,9 @@ pub struct Workspace {
     /// Where it is mounted.
     pub path: PathBuf,
     daemon: Option<Child>,
+    log: PathBuf,
+    /// Further arguments of its mount, to mount it again.
+    again: Vec<OsString>,
 }
 
 impl Workspace {
@@ -310,8 +321,11 @@ impl Workspace {
     /// Unmounts and mounts again.
     #[track_caller]
     pub fn remount(self) -> Self {
-        let path = self.path.clone();
-        self.unmount().mount(&path)
+        let (path, command) = (self.path.clone(), self.again.clone());
+        let station = self.unmount();
+        station.mount_with(&path, |fresh| {
+            fresh.args(command);
+        })
     }
 
     /// Kills the daemon and takes the dead mount away.
@@ -330,6 +344,10 @@ impl Drop for Workspace {
         let Some(mut daemon) = self.daemon.take() else {
             return;
         };
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("the daemon ({:?}) logged:\n{log}", daemon.try_wait());
+        }
         detach(&self.path);
         if !ends(&mut daemon) {
             kill_group(daemon.id());
