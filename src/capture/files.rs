@@ -1,6 +1,7 @@
 //! Captures of what is no directory: `unlink`, `rename` over, truncation.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,13 +123,17 @@ impl Capture {
         if place.by_copy {
             return self.capture_copy(capturing, target, name);
         }
+        // An error of the link itself: one from making its directory is no reason to exchange.
+        let refused = Cell::new(false);
         let linked = self.put(&capturing, Some(target.dir), name, |dir| {
-            rustix::fs::linkat(target.dir.fd, name, &dir.fd, name, AtFlags::empty())
+            let linked = rustix::fs::linkat(target.dir.fd, name, &dir.fd, name, AtFlags::empty());
+            refused.set(linked.is_err());
+            linked
         });
         match linked {
             Ok(dir) => Ok(self.prepared(capturing, target, name, dir, How::Linked)),
             Err(Errno::XDEV) => self.capture_copy(capturing, target, name),
-            Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => {
+            Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) if refused.get() => {
                 self.replace_by_exchange(&capturing, source, target)
             }
             Err(error) => Err(error),

@@ -76,7 +76,7 @@ fn points() -> usize {
     let log = scene.station.dir("trace").join("log");
     work(
         &scene,
-        "inject=fsync:delay_enter=0:when=100000",
+        "inject=fsync:delay_enter=1:when=65535",
         log.to_str().unwrap(),
     );
     let text = std::fs::read_to_string(log).unwrap();

@@ -57,13 +57,16 @@ impl Scene {
         found
     }
 
-    /// The listed entries, from a mount that has recovered.
+    /// The listed entries, from a mount that has recovered; hashing goes on in the background.
     #[track_caller]
     pub(crate) fn entries(ws: &Workspace) -> BTreeMap<String, serde_json::Value> {
         let entries = ws.list(&["--all"]);
         entries
             .into_iter()
-            .map(|entry| (entry["id"].as_str().unwrap().to_owned(), entry))
+            .map(|mut entry| {
+                entry.as_object_mut().unwrap().remove("hashed");
+                (entry["id"].as_str().unwrap().to_owned(), entry)
+            })
             .collect()
     }
 
