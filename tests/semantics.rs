@@ -195,7 +195,7 @@ fn promise_2_only_an_explicit_rule_deletes() {
     }
     let ws = station.mount(&dir);
     ws.sh("rm scratch/f ignored tmp").ok();
-    let shown = format!("{:?}", ws.list(&["--all"]));
+    let shown = format!("{:?}", ws.list(&["--all"])[0]["roots"]);
     assert!(
         shown.contains("ignored") && shown.contains("tmp"),
         "{shown}"

@@ -78,10 +78,8 @@ impl Scene {
             .filter(|(_, facts)| !facts.is_directory())
             .filter(|(path, facts)| {
                 let there = visible.get(path).is_some_and(|now| now.same_file_as(facts));
-                let kept = staged
-                    .iter()
-                    .any(|(at, now)| at == *path && now.same_file_as(facts));
-                // What moves to another name in the course of the work.
+                // Under another name where it had been moved.
+                let kept = staged.iter().any(|(_, now)| now.same_file_as(facts));
                 let moved = visible.files().any(|(_, now)| now.same_file_as(facts));
                 !there && !kept && !moved
             })
