@@ -62,7 +62,7 @@ fn an_ambiguous_id_lists_the_candidates() {
     let ws = station.workspace("work");
     // More entries than there are first characters.
     for i in 0..33 {
-        ws.sh(&format!("echo {i} > f; rm f")).ok();
+        ws.sh(&format!("echo {i} > f{i}; rm f{i}")).ok();
     }
     let ids: Vec<String> = ws
         .list(&[])

@@ -77,6 +77,26 @@ impl Snapshot {
         self
     }
 
+    /// What is at `from` and below it, as if it were at `to`.
+    #[must_use]
+    pub fn moved(self, from: &Path, to: &Path) -> Self {
+        let there = |path: &Path| path.strip_prefix(from).ok().map(|rest| join(to, rest));
+        let files = self.files.into_iter().filter_map(|(path, mut facts)| {
+            facts.same_as = there(&facts.same_as).unwrap_or(facts.same_as);
+            there(&path).map(|path| (path, facts))
+        });
+        Self {
+            files: files.collect(),
+        }
+    }
+
+    /// With all that is in `other`.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.files.extend(other.files);
+        self
+    }
+
     /// Without this one directory, but with what is in it.
     #[must_use]
     pub fn without_top(mut self, name: &str) -> Self {
@@ -189,6 +209,15 @@ impl Facts {
 pub fn assert_same(before: &Snapshot, after: &Snapshot, what: &str) {
     let differences = before.differences(after);
     assert!(differences.is_empty(), "{what}:\n{differences}");
+}
+
+/// `Path::join` gives a slash at the end for an empty second part.
+fn join(dir: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() {
+        dir.to_owned()
+    } else {
+        dir.join(rest)
+    }
 }
 
 /// A path as one line of moderate length.

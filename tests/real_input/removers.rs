@@ -1,6 +1,9 @@
 //! Each input removed in each way, and brought back in each way.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -84,8 +87,10 @@ fn remove_and_bring_back(make: impl Fn(&Path, bool) -> Option<()>) {
             &below(&ws, remover.leaves_top),
             &format!("undo after {}: {}", remover.name, answer.out),
         );
-        let again = ws.trash(["undo", "--json"]);
-        assert_ne!(again.code, 0, "nothing is left to undo: {}", again.out);
+        if remover.prepare.is_empty() {
+            let again = ws.trash(["undo", "--json"]);
+            assert_ne!(again.code, 0, "nothing is left to undo: {}", again.out);
+        }
     }
 }
 
@@ -110,43 +115,57 @@ fn assert_gone(ws: &Workspace, remover: &Remover) {
 }
 
 fn copies_are_the_same(ws: &Workspace, before: &Snapshot, remover: &Remover) {
-    let to = ws.station().dir("copies");
     let entries = ws.list(&[]);
-    let ways = entries
+    let newest = &entries[0]["operation"];
+    let of_it: Vec<_> = entries
         .iter()
-        .map(|e| e["keep"].as_str())
-        .collect::<std::collections::BTreeSet<_>>();
+        .filter(|e| e["operation"] == *newest)
+        .collect();
+    let ways: BTreeSet<_> = of_it.iter().map(|e| e["keep"].as_str()).collect();
     assert_eq!(
         ways.len(),
-        entries.len(),
-        "{}: one entry a way of keeping: {entries:#?}",
+        of_it.len(),
+        "{}: one entry a way of keeping: {of_it:#?}",
         remover.name
     );
-    for entry in &entries {
-        let id = entry["id"].as_str().unwrap();
-        let answer = ws
-            .trash([
-                "restore",
-                id,
-                "--json",
-                "--merge",
-                "--to",
-                to.to_str().unwrap(),
-            ])
-            .ok();
-        assert_eq!(answer.json()["leftAlone"], Value::Array(vec![]));
+    if remover.prepare.is_empty() {
+        assert_eq!(
+            of_it.len(),
+            entries.len(),
+            "{}: one operation",
+            remover.name
+        );
     }
-    let copies = Snapshot::of_names(&to, &["tree"]);
-    let copies = if remover.leaves_top {
-        copies.without_top("tree")
-    } else {
-        copies
+    let mut copies = Snapshot::default();
+    for entry in of_it {
+        copies = copies.with(copied_out(ws, entry["id"].as_str().unwrap()));
+    }
+    let what = format!("restore --to after {}", remover.name);
+    assert_same(before, &copies, &what);
+}
+
+/// What `restore --to` gives of an entry, at the paths where it was removed.
+fn copied_out(ws: &Workspace, id: &str) -> Snapshot {
+    let to = ws.station().dir(&format!("copies/{id}"));
+    let answer = ws.trash(["restore", id, "--json", "--to", to.to_str().unwrap()]);
+    let answer = answer.ok().json();
+    assert_eq!(answer["leftAlone"], Value::Array(vec![]));
+    let all = Snapshot::of(&to);
+    let path = |value: &Value| match value.as_str() {
+        Some(text) => PathBuf::from(text),
+        None => bytes(value["base64"].as_str().unwrap()),
     };
-    assert_same(
-        before,
-        &copies,
-        &format!("restore --to after {}", remover.name),
-    );
+    let mut copies = Snapshot::default();
+    for placed in answer["restored"].as_array().unwrap() {
+        let (from, at) = (path(&placed["path"]), path(&placed["to"]));
+        copies = copies.with(all.clone().moved(&at, &from));
+    }
+    copies
+}
+
+fn bytes(base64: &str) -> PathBuf {
+    let raw = data_encoding::BASE64.decode(base64.as_bytes()).unwrap();
+    OsString::from_vec(raw).into()
 }
 
 #[test]
