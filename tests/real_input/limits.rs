@@ -23,7 +23,7 @@ fn heavy_a_small_disk_filled_ten_times_never_wedges() {
             let data = tree::pattern(4 * MIB, round * 100 + i);
             let mut outcome = std::fs::write(ws.path.join(format!("f{i}")), &data);
             // Room is made behind the first refusal; an agent would try again.
-            for _ in 0..50 {
+            for _ in 0..300 {
                 if outcome.is_ok() || written >= 100 * MIB {
                     break;
                 }

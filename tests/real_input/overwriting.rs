@@ -147,6 +147,8 @@ fn undo_does_not_touch_what_was_written_later() {
     for how in &OVERWRITINGS {
         let station = Station::new();
         let ws = overwritten(&station, &station.dir("work"), how);
+        // The operation is over and noted before somebody else works on.
+        ws.list(&["--all"]);
         ws.sh("echo later >> notes.txt").ok();
         let later = content(&ws);
         ws.trash(["undo", "--cause", "replace"]).ends_with(2);
