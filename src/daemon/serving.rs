@@ -376,12 +376,23 @@ struct LiveMount {
     view: View,
 }
 
-impl Live for LiveMount {
-    fn close_operations(&self) {
-        self.capture.close_all();
+impl LiveMount {
+    fn sync(&self) {
         if let Some(keeper) = &*self.keeper.lock() {
             keeper.sync();
         }
+    }
+}
+
+impl Live for LiveMount {
+    fn close_operations(&self) {
+        self.capture.close_all();
+        self.sync();
+    }
+
+    fn close_ended_operations(&self) {
+        self.capture.tick();
+        self.sync();
     }
 
     fn name_changed(&self, dir: &std::path::Path, name: &std::ffi::OsStr) {

@@ -17,6 +17,9 @@ use crate::staging::Staging;
 pub trait Live: Send + Sync {
     /// Closes every open operation and returns once the journal has them as sealed.
     fn close_operations(&self);
+    /// Closes the operations whose command has ended, and returns once the journal has them as
+    /// sealed: what they hold can be given up from then on.
+    fn close_ended_operations(&self) {}
     /// A name in the workspace-relative directory `dir` appeared, went or changed behind the
     /// kernel's back.
     fn name_changed(&self, dir: &Path, name: &OsStr);
