@@ -1,14 +1,16 @@
 //! Hashing at rest: each sealed entry gets its manifest, at idle priority, when the workspace is
 //! quiet.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::failure::Failure;
+use crate::ids::EntryId;
 use crate::keeper::pace::Pace;
 use crate::record::Entry;
 use crate::seal::manifest;
@@ -17,6 +19,11 @@ use crate::workspace::Workspace;
 /// What is kept no longer than this is not worth reading.
 const NOT_WORTH_IT: Duration = Duration::from_secs(3_600);
 const ROWS: u32 = 64;
+/// When to look again at an entry that could not be hashed.
+const LATER: Duration = Duration::from_secs(600);
+
+/// Entries that could not be hashed, and when.
+type GivenUp = HashMap<EntryId, Instant>;
 
 /// Tells the hasher that there may be something to do.
 #[derive(Clone, Debug)]
@@ -71,9 +78,11 @@ impl Hasher {
 
 fn run(ws: &Workspace, pace: &Pace, woken: &Receiver<()>) {
     be_idle();
+    let mut given_up = GivenUp::new();
     while woken.recv().is_ok() {
         while woken.try_recv().is_ok() {}
-        match hash_all(ws, pace) {
+        given_up.retain(|_, since| since.elapsed() < LATER);
+        match hash_all(ws, pace, &mut given_up) {
             Ok(()) => {}
             Err(_) if pace.is_stopped() => return,
             Err(error) => tracing::warn!(%error, "hashing goes on later"),
@@ -94,15 +103,14 @@ fn be_idle() {
     }
 }
 
-fn hash_all(ws: &Workspace, pace: &Pace) -> Result<(), Failure> {
-    let mut given_up = Vec::new();
+fn hash_all(ws: &Workspace, pace: &Pace, given_up: &mut GivenUp) -> Result<(), Failure> {
     loop {
         pace.wait_for_quiet()
             .map_err(|e| Failure::io("hashing", &e))?;
         let beyond = clock::now().plus(NOT_WORTH_IT);
         let rows = ROWS + u32::try_from(given_up.len()).unwrap_or(0);
         let mut todo = ws.journal.unhashed(beyond, rows)?;
-        todo.retain(|entry| !given_up.contains(&entry.id));
+        todo.retain(|entry| !given_up.contains_key(&entry.id));
         if todo.is_empty() {
             return Ok(());
         }
@@ -110,11 +118,12 @@ fn hash_all(ws: &Workspace, pace: &Pace) -> Result<(), Failure> {
         for entry in todo {
             match hash_one(ws, pace, &entry) {
                 Ok(true) => hashed.push(entry),
-                Ok(false) => given_up.push(entry.id),
                 Err(_) if pace.is_stopped() => break,
-                Err(error) => {
-                    tracing::warn!(entry = %entry.id, %error, "could not be hashed now");
-                    given_up.push(entry.id);
+                other => {
+                    if let Err(error) = other {
+                        tracing::warn!(entry = %entry.id, %error, "could not be hashed now");
+                    }
+                    given_up.insert(entry.id, Instant::now());
                 }
             }
         }
