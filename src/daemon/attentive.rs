@@ -30,8 +30,10 @@ impl Interceptor for Attentive {
 
     fn before(&self, caller: Caller, change: &Change<'_>) -> Verdict {
         let verdict = self.capture.before(caller, change);
-        if matches!(verdict, Verdict::Refuse(Errno::NOSPC | Errno::DQUOT)) {
-            self.nudge.full();
+        match verdict {
+            Verdict::Refuse(Errno::NOSPC | Errno::DQUOT) => self.nudge.full(),
+            Verdict::Refuse(_) | Verdict::Proceed => {}
+            _ => self.nudge.captured(),
         }
         verdict
     }
@@ -43,6 +45,10 @@ impl Interceptor for Attentive {
     fn created(&self, caller: Caller, attr: &Attr) {
         self.nudge.wait_for_room();
         self.capture.created(caller, attr);
+    }
+
+    fn opening_to_write(&self) {
+        self.nudge.wait_for_room();
     }
 
     fn writers_gone(&self, node: NodeId) {

@@ -35,7 +35,9 @@ struct Bell {
     stop: AtomicBool,
     /// Somebody is about to write and found the disk short.
     wanted: AtomicBool,
-    /// Little is free, and something could be given up: makers of files have a look themselves.
+    /// Something was captured since the last look.
+    captured: AtomicBool,
+    /// Little is free, and something could be given up: writers have a look themselves.
     near: AtomicBool,
     /// What is to be kept free.
     keep_free_bytes: AtomicU64,
@@ -60,6 +62,13 @@ impl Nudge {
         }
     }
 
+    /// Something was captured: there is something to give up.
+    pub fn captured(&self) {
+        if !self.bell.captured.load(Ordering::Relaxed) {
+            self.bell.captured.store(true, Ordering::Release);
+        }
+    }
+
     /// Something failed because the disk is full.
     pub fn full(&self) {
         let _looks = self.bell.looks.lock();
@@ -71,7 +80,7 @@ impl Nudge {
     /// returns once it has, or after a moment. Costs next to nothing elsewhere.
     pub fn wait_for_room(&self) {
         self.nudge();
-        if !self.bell.near.load(Ordering::Acquire) || !self.is_low() {
+        if !self.bell.is_worth_waiting() || !self.is_low() {
             return;
         }
         let until = Instant::now() + BACK_PRESSURE;
@@ -79,7 +88,7 @@ impl Nudge {
         // The one that is under way may have begun before the disk was short; when the second
         // from now begins, the first has done its work.
         let enough = *looks + 2;
-        while *looks < enough && self.bell.near.load(Ordering::Acquire) {
+        while *looks < enough && self.bell.is_worth_waiting() && self.is_low() {
             self.bell.wanted.store(true, Ordering::Release);
             self.bell.changed.notify_all();
             if self.bell.changed.wait_until(&mut looks, until).timed_out() {
@@ -150,47 +159,66 @@ fn watch(ws: &Workspace, bell: &Bell) {
             bell.publish(&[], true);
             return;
         }
+        if bell.captured.swap(false, Ordering::AcqRel) {
+            hopeless_until = None;
+        }
         let wanted = bell.wanted.swap(false, Ordering::AcqRel);
-        let (found, in_vain) = match look(ws, wanted) {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, "could not look after the disk's room");
-                (Vec::new(), true)
+        let seen = look(ws, wanted).unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not look after the disk's room");
+            Seen {
+                in_vain: true,
+                ..Seen::default()
             }
-        };
+        });
         if wanted {
-            hopeless_until = in_vain.then(|| Instant::now() + HOPELESS);
+            hopeless_until = seen.in_vain.then(|| Instant::now() + HOPELESS);
         }
         let hopeless = hopeless_until.is_some_and(|until| Instant::now() < until);
-        bell.publish(&found, hopeless);
-        let free: Vec<u64> = found.iter().map(|room| room.free_bytes).collect();
+        bell.publish(&seen.rooms, hopeless);
+        let free: Vec<u64> = seen.rooms.iter().map(|room| room.free_bytes).collect();
         let moves = rung || free != free_before;
         free_before = free;
-        let least = if in_vain { IN_VAIN } else { Duration::ZERO };
-        fast = writer_could_fill_in(&found).max(least);
-        pause = if found.is_empty() && !in_vain {
-            fast = QUICKEST;
-            Duration::MAX
-        } else if moves {
-            fast
-        } else {
-            pause.saturating_mul(2).clamp(fast, AT_REST.max(fast))
+        let least = if seen.in_vain { IN_VAIN } else { QUICKEST };
+        fast = writer_could_fill_in(&seen.rooms).max(least);
+        pause = match (seen.staged, moves) {
+            (false, _) => Duration::MAX,
+            (true, true) => fast,
+            (true, false) => pause.saturating_mul(2).clamp(fast, AT_REST.max(fast)),
         };
     }
 }
 
-/// Gives up what has to go. Answers how the filesystems stand (nothing when nothing is staged),
-/// and whether something is short and nothing could be given up.
-fn look(ws: &Workspace, wanted: bool) -> Result<(Vec<Room>, bool), Failure> {
-    if ws.journal.totals()?.entries == 0 && !is_anything_staged(ws) {
-        return Ok((Vec::new(), false));
+/// What a look found.
+#[derive(Default)]
+struct Seen {
+    rooms: Vec<Room>,
+    /// There is something that could be given up.
+    staged: bool,
+    /// Something is short, and nothing was given up.
+    in_vain: bool,
+}
+
+/// Gives up what has to go.
+fn look(ws: &Workspace, wanted: bool) -> Result<Seen, Failure> {
+    let staged = ws.journal.totals()?.entries > 0 || is_anything_staged(ws);
+    let before = rooms(ws)?;
+    if !before.iter().any(Room::is_short) {
+        return Ok(Seen {
+            rooms: before,
+            staged,
+            in_vain: false,
+        });
     }
-    let found = rooms(ws)?;
-    if !found.iter().any(Room::is_short) {
-        return Ok((found, false));
-    }
-    let lost = make_room(ws, wanted)?;
-    Ok((rooms(ws)?, lost.is_empty()))
+    let lost = if staged {
+        make_room(ws, wanted)?
+    } else {
+        Vec::new()
+    };
+    Ok(Seen {
+        rooms: rooms(ws)?,
+        staged,
+        in_vain: lost.is_empty(),
+    })
 }
 
 /// The journal hears of the newest entries a little later.
@@ -199,20 +227,27 @@ fn is_anything_staged(ws: &Workspace) -> bool {
 }
 
 impl Bell {
-    /// Tells makers of files how things stand.
-    fn publish(&self, found: &[Room], hopeless: bool) {
-        let main = found.first().filter(|_| !hopeless);
+    /// Tells writers how things stand.
+    fn publish(&self, rooms: &[Room], hopeless: bool) {
+        let main = rooms.first();
         let keep_free = main.map_or(0, |room| room.keep_free_bytes);
         let near = main
             .is_some_and(|room| room.free_bytes.saturating_sub(room.keep_free_bytes) < FAR_BYTES);
         self.keep_free_bytes.store(keep_free, Ordering::Release);
-        self.near.store(near, Ordering::Release);
+        self.near.store(near && !hopeless, Ordering::Release);
         let _looks = self.looks.lock();
         self.changed.notify_all();
     }
 
+    /// Whether a look could make room for a writer.
+    fn is_worth_waiting(&self) -> bool {
+        !self.stop.load(Ordering::Acquire)
+            && (self.near.load(Ordering::Acquire) || self.captured.load(Ordering::Acquire))
+    }
+
     /// Waits for `least`, then for a nudge, but no longer than `most`; says whether there was a
-    /// nudge. One that somebody waits for is heard at once. A workspace that is written to nudges for every file: it is heard once.
+    /// nudge. One that somebody waits for is heard at once; a workspace that is written to
+    /// nudges for every file, and is heard once.
     fn wait(&self, least: Duration, most: Duration) -> bool {
         let rung = self.wait_quietly(least, most);
         *self.looks.lock() += 1;

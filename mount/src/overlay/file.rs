@@ -59,6 +59,9 @@ impl<I: Interceptor> Overlay<I> {
     pub fn open(&self, node: NodeId, flags: i32) -> Result<Opened, Errno> {
         let flags = backing_flags(flags);
         let access = Access::of(flags);
+        if access.writes() {
+            self.interceptor.opening_to_write();
+        }
         self.nodes.opening(node, access);
         match self.open_backing(node, flags) {
             Ok((fd, attr)) => Ok(Opened {
