@@ -102,7 +102,8 @@ fn a_retention_outside_a_year_is_refused() {
 fn a_destination_that_is_missing_or_occupied_is_refused() {
     let station = Station::new();
     let ws = station.workspace("work");
-    ws.sh("mkdir d; echo x > d/f; rm -r d").ok();
+    ws.sh("mkdir d; echo x > d/f").ok();
+    ws.sh("rm -r d").ok();
     let id = ws.newest(&[]);
     let missing = station.dir("out").join("no/such");
     let answer = ws.trash(["restore", &id, "--json", "--to", missing.to_str().unwrap()]);
