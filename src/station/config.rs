@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::staging::{read_record, write_record};
-use crate::station::owner_only_dir;
+use crate::station::{owner_only_dir, unreachable};
 use crate::surroundings;
 
 /// The configuration's file name in the station's configuration directory.
@@ -78,8 +78,11 @@ pub fn load() -> Result<Option<Station>, Failure> {
 fn read() -> Result<Option<String>, Failure> {
     let path = config_path();
     let unreadable = |e: &io::Error| {
-        let what = format!("reading {}", path.display());
-        Failure::io(what, e).state("nothing was changed")
+        let failure = unreachable("reading", &path, e);
+        match failure.state.is_empty() {
+            true => failure.state("nothing was changed"),
+            false => failure,
+        }
     };
     let meta = match std::fs::metadata(&path) {
         Ok(meta) => meta,

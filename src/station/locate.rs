@@ -120,6 +120,26 @@ pub fn normalised(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+/// Why something of the station's own can't be reached: where a dead mount covers it, that is
+/// the reason, and mounting anew the remedy.
+pub(crate) fn unreachable(doing: &str, path: &Path, error: &std::io::Error) -> Failure {
+    let what = format!("{doing} {}", path.display());
+    let plain = Failure::io(what, error);
+    if error.kind() != std::io::ErrorKind::NotConnected {
+        return plain;
+    }
+    let mounts = mountinfo::mounts().unwrap_or_default();
+    let above = |m: &&mountinfo::MountEntry| m.is_trashfs() && path.starts_with(&m.mount_point);
+    let covering = mounts.iter().filter(above);
+    let deepest = covering.max_by_key(|m| m.mount_point.components().count());
+    let Some(mount) = deepest else { return plain };
+    let mount = mount.mount_point.display();
+    let what = format!("{mount} is mounted, but its daemon is dead: {}", plain.what);
+    Failure::refused("stale-mount", what)
+        .state("it can't be reached until it is mounted anew; nothing was lost")
+        .next(format!("trash mount {mount}"))
+}
+
 fn mounted_records() -> Result<Vec<Registered>, Failure> {
     match crate::surroundings::runtime_dir().symlink_metadata() {
         Ok(_) => Ok(RuntimeDir::open()?.records()),

@@ -8,6 +8,7 @@ mod unit;
 
 pub(crate) use config::text as config_text;
 pub use config::{CONFIG_FILE, Profile, SetUp, Station, config_path, load, set_up_local};
+pub(crate) use locate::unreachable;
 pub use locate::{Located, Presence, all, normalised, workspace_of};
 pub use register::{Kind, MountRecord, Register, Registered};
 pub(crate) use register::{RuntimeDir, owner_only_dir};

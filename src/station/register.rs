@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::ids::WorkspaceId;
 use crate::record::Bytes;
 use crate::staging::{read_record, write_record};
+use crate::station::unreachable;
 use crate::{beneath, discard, surroundings, walk};
 
 const RECORD: &str = "workspace.json";
@@ -106,7 +107,7 @@ impl Register {
         match path.try_exists() {
             Ok(true) => Self::open().map(Some),
             Ok(false) => Ok(None),
-            Err(e) => Err(Failure::io(format!("looking at {}", path.display()), &e)),
+            Err(e) => Err(unreachable("looking at", &path, &e)),
         }
     }
 
@@ -266,7 +267,7 @@ impl RuntimeDir {
 /// Opens a directory of the product's own that only its owner may enter, making it (and those
 /// above it) where it is missing. A symbolic link or somebody else's directory is refused.
 pub(crate) fn owner_only_dir(path: &Path) -> Result<OwnedFd, Failure> {
-    let failed = |doing: &str, e: io::Error| Failure::io(format!("{doing} {}", path.display()), &e);
+    let failed = |doing: &str, e: io::Error| unreachable(doing, path, &e);
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
