@@ -293,6 +293,12 @@ impl Nodes {
         self.with_extra(id, |extra| extra.place.clone())?
     }
 
+    /// Whether `id` lies where the interceptor put it, without any name that we know of.
+    pub(crate) fn is_captured(&self, id: NodeId) -> bool {
+        self.with_extra(id, |extra| extra.place.is_some())
+            .unwrap_or(false)
+    }
+
     /// Whether `id` was captured while nobody could write to it: its content is final.
     pub(crate) fn is_final(&self, id: NodeId) -> bool {
         self.with_extra(id, |extra| {

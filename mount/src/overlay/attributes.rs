@@ -50,8 +50,7 @@ impl<I: Interceptor> Overlay<I> {
     /// Attributes of a node, and whether they may be remembered.
     pub fn getattr(&self, node: NodeId, handle: Option<HandleId>) -> Result<(Attr, bool), Errno> {
         let attr = self.raw_attr(node, handle)?;
-        let nameless = node != ROOT && self.nodes.is_nameless(node);
-        let seen = self.as_seen(node, &attr, nameless);
+        let seen = self.as_seen(node, &attr, self.nodes.is_captured(node));
         Ok((seen, self.nodes.is_steady(node)))
     }
 

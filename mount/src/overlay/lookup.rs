@@ -42,11 +42,11 @@ impl<I: Interceptor> Overlay<I> {
     }
 
     /// The attributes that users see: their number, and no link of the interceptor's.
-    pub(super) fn as_seen(&self, node: NodeId, attr: &Attr, nameless: bool) -> Attr {
+    pub(super) fn as_seen(&self, node: NodeId, attr: &Attr, captured: bool) -> Attr {
         let matters = if attr.is_dir() {
             node == ROOT || attr.dev != self.root.attr.dev
         } else {
-            attr.nlink > 1 || nameless
+            attr.nlink > 1 || captured
         };
         let hidden = if matters {
             self.interceptor.hidden_links(attr)

@@ -67,6 +67,18 @@ fn a_captured_file_that_is_not_open_answers_from_its_place() {
 }
 
 #[test]
+fn links_that_nobody_has_looked_at_count() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one");
+    std::fs::hard_link(fixture.dir.path().join("a"), fixture.dir.path().join("b")).unwrap();
+    let a = fixture.node("a");
+    let opened = fixture.overlay.open(a, libc::O_RDONLY).unwrap();
+    fixture.unlink("a").unwrap();
+    let (attr, _) = fixture.overlay.getattr(a, Some(opened.handle)).unwrap();
+    assert_eq!(attr.nlink, 1);
+}
+
+#[test]
 fn a_removed_file_that_is_open_still_works() {
     let fixture = Fixture::new();
     let (a, handle) = fixture.create(ROOT, "a");
