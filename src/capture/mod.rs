@@ -94,6 +94,8 @@ pub enum CaptureEvent {
 
 /// How often open operations are looked at.
 const TICK: Duration = Duration::from_millis(200);
+/// How often a full disk is looked at for room to hold back again.
+const FULL_TICK: Duration = Duration::from_secs(1);
 /// How long `close_all` waits for captures under way.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The share of the process's descriptors that staged directories may take.
@@ -165,7 +167,9 @@ impl Capture {
             complaints: Complaints::default(),
             bell: bell.clone(),
         });
-        capture.replenish();
+        if !capture.replenish() {
+            capture.bell.ring();
+        }
         janitor::start(&capture, bell).map_err(while_doing("starting a thread"))?;
         Ok(capture)
     }
@@ -176,14 +180,14 @@ impl Capture {
         self.operations.close_all(PATIENCE);
     }
 
-    /// Closes operations whose command has ended or that were idle for five seconds, and says
-    /// when to call again; `None` when nothing is open.
+    /// Closes operations whose command has ended or that were idle for five seconds, sees to the
+    /// room that removals need on a full disk, and says when to call again; `None` when nothing
+    /// is left to do.
     pub fn tick(&self) -> Option<Duration> {
         if self.operations.close_ended() {
             return Some(TICK);
         }
-        self.replenish();
-        None
+        (!self.replenish()).then_some(FULL_TICK)
     }
 
     /// Links of inode (`dev`, `ino`) in staging changed by `by` behind this module's back.
@@ -196,10 +200,12 @@ impl Capture {
         self.links.any()
     }
 
-    fn replenish(&self) {
-        for area in self.staging.areas() {
-            reserve::replenish(&area);
-        }
+    /// Makes the reserve of each area; false while there is no room for one.
+    fn replenish(&self) -> bool {
+        let areas = self.staging.areas();
+        areas
+            .iter()
+            .fold(true, |all, area| reserve::replenish(area) && all)
     }
 
     fn operation(&self, process: &Process) -> InUse {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use trashfs_mount::Attr;
 
 use crate::discard;
 use crate::staging::Area;
@@ -15,21 +16,32 @@ const RESERVE_MAX_BYTES: u64 = 4 << 20;
 /// The reserve is at most this part of the filesystem.
 const RESERVE_PART: u64 = 64;
 /// It is made anew when so many times its size is free.
-const FREE_FACTOR: u64 = 4;
+const FREE_FACTOR: u64 = 2;
 /// A journal can be opened and written to a little.
 const JOURNAL_NEEDS_BYTES: u64 = 512 << 10;
 
-/// Makes the area's reserve unless it is there or there is no room for it.
-pub(super) fn replenish(area: &Area) {
-    if let Err(error) = try_replenish(area) {
-        tracing::debug!(%error, "no reserve in the staging area");
+/// Makes the area's reserve unless it is there; false while there is no room for it.
+pub(super) fn replenish(area: &Area) -> bool {
+    match try_replenish(area) {
+        Ok(()) => true,
+        Err(Errno::NOSPC | Errno::DQUOT) => false,
+        Err(error) => {
+            tracing::debug!(%error, "no reserve in the staging area");
+            true
+        }
     }
 }
 
 fn try_replenish(area: &Area) -> Result<(), Errno> {
+    if Attr::at(&area.staging, RESERVE_NAME).is_ok() {
+        return Ok(());
+    }
     let space = rustix::fs::fstatvfs(&area.staging)?;
     let size = (space.f_blocks * space.f_frsize / RESERVE_PART).min(RESERVE_MAX_BYTES);
-    if size == 0 || space.f_bavail * space.f_frsize < size * FREE_FACTOR {
+    if space.f_bavail * space.f_frsize < size * FREE_FACTOR {
+        return Err(Errno::NOSPC);
+    }
+    if size == 0 {
         return Ok(());
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

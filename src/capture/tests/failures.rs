@@ -51,6 +51,13 @@ fn a_removal_on_a_full_filesystem_works() {
         entry.op_record().unwrap().is_some(),
         "the reserve made room for it"
     );
+    world.capture.close_all();
+    assert!(!world.exists(".trashfs/reserve"));
+    assert!(world.capture.tick().is_some(), "it waits for room");
+    let root = std::fs::File::open(world.dir.path()).unwrap();
+    crate::discard::file(&root, world.tree("remove-365d-1").join("big")).unwrap();
+    assert!(world.capture.tick().is_none());
+    assert!(world.exists(".trashfs/reserve"));
 }
 
 #[test]
