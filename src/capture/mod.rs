@@ -202,10 +202,11 @@ impl Capture {
 
     /// Makes the reserve of each area; false while there is no room for one.
     fn replenish(&self) -> bool {
-        let areas = self.staging.areas();
-        areas
-            .iter()
-            .fold(true, |all, area| reserve::replenish(area) && all)
+        let mut all = true;
+        for area in self.staging.areas() {
+            all &= reserve::replenish(&area);
+        }
+        all
     }
 
     fn operation(&self, process: &Process) -> InUse {
