@@ -40,7 +40,8 @@ pub struct PutSpec {
 impl PutSpec {
     /// By this very process.
     pub fn by_caller(retention_days: Option<u32>, permanent: bool) -> Self {
-        let (process, attribution) = crate::capture::who(std::process::id());
+        let (mut process, attribution) = crate::capture::who(std::process::id());
+        process.argv = std::env::args_os().map(Bytes).collect();
         Self {
             paths: Vec::new(),
             retention_days,

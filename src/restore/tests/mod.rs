@@ -1,5 +1,6 @@
 //! Rules of restoring and undoing over staging that was made by hand.
 
+mod across;
 pub(crate) mod bench;
 mod crash;
 mod in_place;
