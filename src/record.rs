@@ -368,6 +368,10 @@ pub struct Entry {
     pub hold: bool,
     /// Whether each member's hash is in the manifest.
     pub hashed: bool,
+    /// All that was removed is kept for a day at most (a tool's own scratch, git's housekeeping):
+    /// the plain list and a plain undo pass over it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passing: bool,
     /// Verb that made it, if no system call did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,

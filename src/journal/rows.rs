@@ -18,6 +18,9 @@ pub(super) fn bit(cause: Cause) -> i64 {
     }
 }
 
+/// Beside the causes: what was removed is kept only in passing.
+pub(super) const PASSING_BIT: i64 = 8;
+
 fn is_pending(entry: &Entry) -> bool {
     entry.failed.is_some()
         || matches!(
@@ -70,7 +73,8 @@ impl Batch<'_> {
     /// When the journal can't be written.
     pub fn put(&self, entry: &Entry) -> Result<(), Failure> {
         let record = serde_json::to_string(entry).map_err(|e| unreadable(&e))?;
-        let causes = entry.causes.iter().fold(0, |bits, c| bits | bit(*c));
+        let passing = if entry.passing { PASSING_BIT } else { 0 };
+        let causes = entry.causes.iter().fold(passing, |bits, c| bits | bit(*c));
         self.db
             .prepare_cached(
                 "INSERT INTO entries VALUES

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use crate::failure::Failure;
 use crate::ids::is_id_prefix;
-use crate::journal::rows::{bit, unreadable};
+use crate::journal::rows::{PASSING_BIT, bit, unreadable};
 use crate::journal::schema::failure;
 use crate::journal::{Filter, Page};
 use crate::record::{Cause, Entry};
@@ -115,8 +115,11 @@ impl Conditions {
         } else if !filter.all && !filter.pending && filter.path.is_none() {
             // What has no root yet is still open: it may become a removal.
             made.add(
-                "(causes = 0 OR causes & ? != 0)",
-                [bit(Cause::Remove).into()],
+                "(causes = 0 OR causes & ? = ?)",
+                [
+                    (bit(Cause::Remove) | PASSING_BIT).into(),
+                    bit(Cause::Remove).into(),
+                ],
             );
         }
         if let Some(agent) = &filter.agent {

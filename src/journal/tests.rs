@@ -37,6 +37,7 @@ pub(crate) fn entry(path: &str, at: i64) -> Entry {
         retain_until: UnixNanos(at + 1_000_000),
         hold: false,
         hashed: false,
+        passing: false,
         made_by: None,
     }
 }

@@ -64,7 +64,8 @@ pub struct UndoSpec {
     pub session: Option<String>,
     /// All operations that began since then.
     pub since: Option<UnixNanos>,
-    /// The newest operation with this effective cause; `remove` where nothing is said. For
+    /// The newest operation with this effective cause; `remove` where nothing is said, and then
+    /// of more than what is kept in passing. For
     /// `replace` and `truncate` alike any overwriting will do.
     pub cause: Option<Cause>,
     /// The operation of this entry (id or unique prefix).

@@ -111,7 +111,8 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
     for _ in 0..PAGES_MAX {
         let page = ws.journal.list(&filter)?;
         for entry in page.entries {
-            if overwriting && !overwrote(&entry) {
+            let passing = spec.cause.is_none() && !many && entry.passing;
+            if passing || (overwriting && !overwrote(&entry)) {
                 continue;
             }
             if !known.insert(entry.operation.clone())

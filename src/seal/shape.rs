@@ -13,7 +13,7 @@ use crate::record::{
     Attribution, Bytes, Cause, Entry, Keep, Kind, OP_FORMAT, OpRecord, Process, ROOTS_SHOWN,
 };
 use crate::seal::Summary;
-use crate::staging::{EntryDir, SETTINGS, read_record};
+use crate::staging::{EntryDir, SETTINGS, TreeName, read_record};
 use crate::workspace::Workspace;
 
 /// `settings.json`: what a person decided. It lies beside the entry, so that it survives a lost
@@ -153,9 +153,28 @@ pub fn open_entry(ws: &Workspace, op: &OpRecord) -> Entry {
     entry
 }
 
+/// What is kept no longer than this, and only here, is a tool's own: nobody looks for it.
+const PASSING_MAX: Duration = Duration::from_secs(86_400);
+
+/// Whether something was removed and all that was is kept only in passing.
+fn is_passing(keep: Keep, summary: &Summary) -> bool {
+    let mut removed = summary
+        .trees
+        .iter()
+        .zip(&summary.roots)
+        .filter(|(_, root)| root.cause == Cause::Remove)
+        .peekable();
+    let brief = |tree: &str| {
+        tree.parse::<TreeName>()
+            .is_ok_and(|name| name.retain <= PASSING_MAX)
+    };
+    keep == Keep::Local && removed.peek().is_some() && removed.all(|(tree, _)| brief(tree))
+}
+
 /// A sealed entry under the retention of its trees' names (set by the caller).
 pub fn entry_of(ws: &Workspace, op: &OpRecord, mut summary: Summary) -> Entry {
     let roots_total = summary.roots.len() as u64;
+    let passing = is_passing(op.keep, &summary);
     summary.roots.truncate(ROOTS_SHOWN);
     Entry {
         id: op.entry.clone(),
@@ -182,6 +201,7 @@ pub fn entry_of(ws: &Workspace, op: &OpRecord, mut summary: Summary) -> Entry {
         retain_until: op.started,
         hold: false,
         hashed: false,
+        passing,
         made_by: op.made_by.clone(),
     }
 }

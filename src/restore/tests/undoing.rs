@@ -218,3 +218,32 @@ fn a_session_is_taken_back_to_where_it_began() {
         ["text 1", "text 2", "text 3", "text g", "text other"]
     );
 }
+
+#[test]
+fn what_a_tool_removed_of_its_own_is_passed_over_unless_it_is_asked_for() {
+    let bench = Bench::new();
+    bench.write("work", "text work");
+    bench.write("scratch", "text scratch");
+    let work = bench.removed("work");
+    let operation = OperationId::random();
+    let tool = bench.op_of(&operation, Keep::Local, None);
+    let tool = tool.remove_into("remove-1h-1", "scratch").seal();
+    assert!(tool.passing && !work.passing);
+    let plain = bench
+        .ws
+        .journal
+        .list(&crate::journal::Filter::default())
+        .unwrap();
+    assert_eq!(
+        plain.entries.iter().map(|e| &e.id).collect::<Vec<_>>(),
+        [&work.id]
+    );
+    undo(&bench.ws, &UndoSpec::default()).unwrap();
+    assert!(bench.exists("work") && !bench.exists("scratch"));
+    let asked = UndoSpec {
+        cause: Some(Cause::Remove),
+        ..UndoSpec::default()
+    };
+    undo(&bench.ws, &asked).unwrap();
+    assert!(bench.exists("scratch"));
+}
