@@ -127,9 +127,12 @@ fn a_removed_directory_with_a_containers_mode_is_told_by_the_exceptions() {
         seal(&f.ws, &dir, None, Present::Compared).unwrap(),
         Sealed::Empty
     ));
+    let tree = "remove-1d-1".parse().unwrap();
+    let line = crate::staging::Exceptions::line(tree, std::path::Path::new("odd"), false);
+    let cut = &line[..line.len() / 2];
     std::fs::write(
         f.staged(&op.entry).join("exceptions.jsonl"),
-        "\"odd\"\n\"cut o",
+        format!("{line}{cut}"),
     )
     .unwrap();
     assert_eq!(
