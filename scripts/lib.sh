@@ -89,8 +89,10 @@ reachable() { timeout 10 git ls-remote --exit-code "$1" HEAD >/dev/null 2>&1; }
 scripts_parse() {
   local script status=0
   for script in scripts/* .ci/run; do
-    case $(head -n 1 "$script") in *python*) continue ;; esac
-    bash -n "$script" || status=1
+    case $script:$(head -n 1 "$script") in
+      *.sh:* | *'#!/usr/bin/env bash') bash -n "$script" || status=1 ;;
+      *python*) python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$script" || status=1 ;;
+    esac
   done
   return $status
 }

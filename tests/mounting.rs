@@ -525,7 +525,7 @@ fn an_ordinary_user_mounts_through_fusermount() {
     let script = format!(
         "set -e; t='{}'; w='{}'; $t mount $w >&2; mkdir $w/d; echo x > $w/d/file; cd $w; rm -r d; $t undo >&2; cd /; \
          ls $w/d; $t list --json >&2; grep -c 'fuse.trashfs.*user_id=65534' /proc/self/mountinfo; $t unmount $w >&2; test -d $w/.trashfs",
-        env!("CARGO_BIN_EXE_trash"),
+        station.program_for_all().display(),
         dir.display()
     );
     let answer = as_user(&station, "666", &script).ok();
@@ -539,7 +539,8 @@ fn an_ordinary_user_without_permission_is_told_what_is_missing() {
     }
     let station = Station::new();
     let dir = owned_by_user(&station);
-    let trash = env!("CARGO_BIN_EXE_trash");
+    let trash = station.program_for_all();
+    let trash = trash.display();
     let script = format!("exec {trash} mount --json '{}'", dir.display());
     let told = refused(as_user(&station, "600", &script), 1, "no-permission");
     assert!(!told["next"].as_str().unwrap().is_empty());

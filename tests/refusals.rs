@@ -2,7 +2,6 @@
 //! What stands in the way of mounting is in mounting.rs.
 #![expect(
     clippy::unwrap_used,
-    clippy::disallowed_methods,
     reason = "a test that cannot go on ends; it clears its own scratch"
 )]
 

@@ -432,7 +432,8 @@ fn promise_8_another_user_reaches_nothing_that_is_kept() {
         "chmod 777 . && echo secret > f && chmod 600 f && rm f",
     )
     .ok();
-    let trash = env!("CARGO_BIN_EXE_trash");
+    let trash = station.program_for_all();
+    let trash = trash.display();
     let tries = format!(
         "exec 2>/dev/null; cd {mounted}
         ls .trashfs && echo reached; cat .trashfs/ops/*/*/f && echo reached

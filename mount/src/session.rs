@@ -361,7 +361,7 @@ mod tests {
         let (device, pending) = mount(target.as_fd(), &path, &options).unwrap();
         drop(target);
         let here = || {
-            let mounts = crate::mountinfo::mounts().unwrap();
+            let mounts = mounts().unwrap();
             crate::mountinfo::topmost_at(&mounts, &path).cloned()
         };
         let entry = here().unwrap();

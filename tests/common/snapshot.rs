@@ -222,15 +222,13 @@ fn join(dir: &Path, rest: &Path) -> PathBuf {
 
 /// A path as one line of moderate length.
 fn shown(path: &Path) -> String {
-    let text = format!("{path:?}");
-    match text.char_indices().rev().nth(100) {
-        Some((at, _)) if at > 100 => format!(
-            "{}...{}",
-            &text[..text.floor_char_boundary(100)],
-            &text[at..]
-        ),
-        _ => text,
+    const SHOWN: usize = 100;
+    let text: Vec<char> = format!("{path:?}").chars().collect();
+    if text.len() <= 2 * SHOWN {
+        return text.into_iter().collect();
     }
+    let (start, end) = (&text[..SHOWN], &text[text.len() - SHOWN..]);
+    start.iter().chain(&['.', '.', '.']).chain(end).collect()
 }
 
 fn open_dir(path: &Path) -> OwnedFd {

@@ -1,7 +1,7 @@
 //! A station with directories of its own, and workspaces mounted on it that go away on drop.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -125,6 +125,18 @@ impl Station {
             .env("XDG_RUNTIME_DIR", self.dir("run"))
             .env("TZ", "UTC")
             .env("NO_COLOR", "1")
+    }
+
+    /// The product's program where other users may run it: builds lie in people's homes.
+    pub fn program_for_all(&self) -> PathBuf {
+        let program = self.dir("bin").join("trash");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_trash"), &program).unwrap();
+            for dir in [self.scratch.path(), &self.dir("bin")] {
+                std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+            }
+        }
+        program
     }
 
     /// The product's command with this station's surroundings.
