@@ -73,7 +73,7 @@ struct Extra {
     writers: u32,
     shared_writers: u32,
     place: Option<Place>,
-    /// Keeps a removed directory reachable for those who are in it.
+    /// Keeps something removed reachable for those who are in it, or on their way.
     pinned: Option<Pin>,
     /// It was captured while it could be written to.
     captured_writable: bool,
@@ -149,7 +149,7 @@ pub(crate) struct Nodes {
     pins: Arc<()>,
 }
 
-/// More removed directories than these are not kept open.
+/// More removed files and directories than these are not kept open.
 const MAX_PINS: usize = 64;
 
 impl Nodes {
@@ -271,7 +271,7 @@ impl Nodes {
         });
     }
 
-    /// Keeps a removed directory reachable, unless there are too many of them.
+    /// Keeps something removed reachable, unless there is too much of it.
     pub(crate) fn pin(&self, id: NodeId, fd: Arc<OwnedFd>) {
         if Arc::strong_count(&self.pins) > MAX_PINS {
             return;

@@ -143,7 +143,7 @@ impl<I: Interceptor> Overlay<I> {
             file: target.victim(&at),
             new_size_bytes: size,
         };
-        self.put(caller, Interests::TRUNCATE, &change, act)?;
+        self.put(caller, (Interests::TRUNCATE, &change), None, act)?;
         Ok(())
     }
 

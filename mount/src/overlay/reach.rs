@@ -170,6 +170,9 @@ impl<I: Interceptor> Overlay<I> {
     }
 
     fn reach_place(&self, id: NodeId) -> Result<Reach, Errno> {
+        if let Some(fd) = self.nodes.pinned(id) {
+            return Ok(Reach::Kept(fd));
+        }
         let place = self.nodes.place(id).ok_or(Errno::STALE)?;
         let fd = self.interceptor.open_place(&place)?;
         if !self.is_node(id, &Attr::of(&fd)?) {

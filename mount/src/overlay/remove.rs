@@ -20,9 +20,8 @@ impl<I: Interceptor> Overlay<I> {
         let path = self.path_of(parent);
         let at = target.dir_for_interceptor(self, &path);
         let change = Change::Unlink(target.victim(&at));
-        let fate = self.put(caller, Interests::UNLINK, &change, || {
-            sys::unlink(&dir, name)
-        })?;
+        let asked = (Interests::UNLINK, &change);
+        let fate = self.put(caller, asked, Some(&target), || sys::unlink(&dir, name))?;
         self.note_removed(&target, fate);
         Ok(())
     }
@@ -45,7 +44,8 @@ impl<I: Interceptor> Overlay<I> {
                 OpenDir::new(sys::open_dir_path(&dir, name)?)?.into(),
             );
         }
-        let fate = self.put(caller, Interests::RMDIR, &change, || sys::rmdir(&dir, name))?;
+        let asked = (Interests::RMDIR, &change);
+        let fate = self.put(caller, asked, None, || sys::rmdir(&dir, name))?;
         self.note_removed(&target, fate);
         Ok(())
     }

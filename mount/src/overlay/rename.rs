@@ -59,7 +59,7 @@ impl<I: Interceptor> Overlay<I> {
             source: source.victim(&from_at),
             target: target.victim(&to_at),
         };
-        let fate = self.put(caller, Interests::REPLACE, &change, act)?;
+        let fate = self.put(caller, (Interests::REPLACE, &change), Some(target), act)?;
         self.note_removed(target, fate);
         self.note_moved(source, (target.parent, target.name));
         Ok(())
@@ -81,7 +81,7 @@ impl<I: Interceptor> Overlay<I> {
             to_dir: &to_at,
             to_name: to.1,
         };
-        self.put(caller, Interests::RENAME, &change, act)?;
+        self.put(caller, (Interests::RENAME, &change), None, act)?;
         self.note_moved(source, to);
         Ok(())
     }

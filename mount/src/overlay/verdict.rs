@@ -1,6 +1,8 @@
 //! Puts a change to the interceptor and does what it says.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -8,7 +10,7 @@ use super::Overlay;
 use super::reach::NodePath;
 use crate::dirs::OpenDir;
 use crate::nodes::Fate;
-use crate::{Attr, Caller, Change, Dir, Interceptor, Interests, NodeId, Verdict, Victim};
+use crate::{Attr, Caller, Change, Dir, Interceptor, Interests, NodeId, Verdict, Victim, sys};
 
 /// A name in a directory, and what was found there.
 pub(super) struct Target<'a> {
@@ -48,12 +50,12 @@ impl<I: Interceptor> Overlay<I> {
     }
 
     /// Asks about `change` if its kind is wanted, performs `act` if that is the verdict, and
-    /// reports the outcome.
+    /// reports the outcome. `doomed` is the file that loses a name by it, if any.
     pub(super) fn put(
         &self,
         caller: Caller,
-        kind: Interests,
-        change: &Change<'_>,
+        (kind, change): (Interests, &Change<'_>),
+        doomed: Option<&Target<'_>>,
         act: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<Fate, Errno> {
         let verdict = if self.wants(kind) {
@@ -62,7 +64,14 @@ impl<I: Interceptor> Overlay<I> {
             Verdict::Proceed
         };
         match verdict {
-            Verdict::Proceed => act().map(|()| Fate::Destroyed),
+            Verdict::Proceed => {
+                let held = doomed.and_then(|target| self.hold(target));
+                act()?;
+                if let (Some(target), Some(fd)) = (doomed, held) {
+                    self.nodes.pin(target.node, Arc::new(fd));
+                }
+                Ok(Fate::Destroyed)
+            }
             Verdict::Moved(place) => Ok(Fate::Kept(place)),
             Verdict::Prepared { ticket, place } => {
                 let outcome = act();
@@ -71,6 +80,16 @@ impl<I: Interceptor> Overlay<I> {
             }
             Verdict::Refuse(errno) => Err(errno),
         }
+    }
+
+    /// Keeps the inode of a file that is about to go for good as long as the kernel knows it, so
+    /// that a call already on its way finds it, and no other file in its place.
+    fn hold(&self, target: &Target<'_>) -> Option<OwnedFd> {
+        let goes = !target.attr.is_dir() && target.attr.nlink <= 1;
+        if !goes || self.nodes.kind(target.node).is_none() {
+            return None;
+        }
+        sys::open_path(target.dir, target.name).ok()
     }
 
     /// Takes note that `target` lost its name.

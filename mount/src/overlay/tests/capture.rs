@@ -79,7 +79,7 @@ fn links_that_nobody_has_looked_at_count() {
 }
 
 #[test]
-fn a_removed_file_that_is_open_still_works() {
+fn a_removed_file_works_as_long_as_the_kernel_knows_it() {
     let fixture = Fixture::new();
     let (a, handle) = fixture.create(ROOT, "a");
     fixture.unlink("a").unwrap();
@@ -87,6 +87,8 @@ fn a_removed_file_that_is_open_still_works() {
     assert_eq!(attr.nlink, 0);
     assert_eq!(fixture.overlay.write(handle, 0, b"x", false), Ok(1));
     fixture.overlay.release(handle);
+    assert!(fixture.overlay.open(a.node, libc::O_RDONLY).is_ok());
+    fixture.overlay.forget(a.node, 1);
     assert_eq!(
         fixture.overlay.getattr(a.node, None).unwrap_err(),
         Errno::STALE
