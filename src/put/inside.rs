@@ -1,12 +1,11 @@
 //! Putting paths of a workspace away.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use trashfs_mount::Attr;
 
@@ -17,10 +16,8 @@ use crate::put::{Away, Put, PutSpec};
 use crate::record::{Cause, Keep, Kept, OP_FORMAT, OpRecord};
 use crate::relocate::move_even_readonly;
 use crate::replica::Spot;
-use crate::restore::links;
-use crate::staging::{
-    Area, CONTAINER_MODE, Exceptions, OP_RECORD, STAGING_NAME, TreeName, write_record,
-};
+use crate::restore::{links, note_lookalikes};
+use crate::staging::{Area, CONTAINER_MODE, OP_RECORD, STAGING_NAME, TreeName, write_record};
 use crate::walk::names_in;
 use crate::workspace::Workspace;
 use crate::{beneath, capture, clock, discard, seal};
@@ -225,10 +222,12 @@ impl<'a> Making<'a> {
         };
         let area = self.area(victim)?;
         let place = place(&area, &entry, tree, &victim.path).map_err(|e| io(&victim.path, e))?;
-        if victim.attr.is_dir() && victim.attr.permissions() == CONTAINER_MODE {
-            except(&place.entry, tree, &victim.path)
-                .map_err(|e| Failure::io(victim.path.display().to_string(), &e))?;
-        }
+        let spot = Spot {
+            dir: victim.dir.as_fd(),
+            name: victim.name(),
+        };
+        note_lookalikes(&place.entry, (tree, &victim.path), spot, &victim.attr)
+            .map_err(|e| Failure::io(victim.path.display().to_string(), &e))?;
         let name = victim.name();
         move_even_readonly((&victim.dir, name), (&place.dir, name), &victim.attr)
             .map_err(|e| not_moved(&victim.path, e))?;
@@ -328,14 +327,6 @@ fn place(area: &Area, entry: &EntryId, tree: TreeName, path: &Path) -> Result<Pl
     let parent = path.parent().unwrap_or(Path::new(""));
     let dir = beneath::make_dirs(tree.as_fd(), parent, Mode::from_raw_mode(CONTAINER_MODE))?;
     Ok(Place { entry, dir })
-}
-
-/// Notes that a removed directory only looks like a place-holder.
-fn except(entry: &OwnedFd, tree: TreeName, path: &Path) -> std::io::Result<()> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(entry, Exceptions::NAME, flags, Mode::RUSR | Mode::WUSR)?;
-    std::fs::File::from(fd).write_all(Exceptions::line(tree, path, false).as_bytes())
 }
 
 fn not_moved(path: &Path, e: Errno) -> Failure {

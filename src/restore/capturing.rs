@@ -1,19 +1,24 @@
 //! Entries for what a swap or an undo takes from its path.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use trashfs_mount::Attr;
 
-use crate::clock;
 use crate::ids::{EntryId, OperationId};
 use crate::policy::{Decision, Subject};
 use crate::record::{Attribution, Cause, Keep, Kept, OP_FORMAT, OpRecord, Process};
+use crate::replica::Spot;
 use crate::restore::intent::Capturing;
 use crate::restore::staged::StagedPath;
-use crate::staging::TreeName;
+use crate::staging::{CONTAINER_MODE, Exceptions, TreeName};
+use crate::walk::walk;
 use crate::workspace::Workspace;
+use crate::{beneath, clock, seal};
 
 /// For how long something swapped out is kept when a rule would have it deleted outright: a
 /// restore never destroys.
@@ -117,4 +122,46 @@ pub(crate) fn op_record(ws: &Workspace, capturing: &Capturing) -> OpRecord {
         attribution: Attribution::default(),
         made_by: Some(capturing.made_by.clone()),
     }
+}
+
+/// Notes, before the tree at `spot` is moved as a whole to `path` in `tree`, which of its
+/// directories look like place-holders there and are none.
+pub(crate) fn note_lookalikes(
+    entry: &OwnedFd,
+    (tree, path): (TreeName, &Path),
+    spot: Spot<'_>,
+    attr: &Attr,
+) -> io::Result<()> {
+    if !attr.is_dir() {
+        return Ok(());
+    }
+    let looks = |attr: &Attr| attr.is_dir() && attr.permissions() == CONTAINER_MODE;
+    let mut found: Vec<PathBuf> = Vec::new();
+    if looks(attr) {
+        found.push(path.to_owned());
+    }
+    let top = beneath::open_dir_at(spot.dir, spot.name)?;
+    match walk(top.as_fd(), &mut |step| {
+        if step.when == crate::walk::When::Enter && looks(step.attr) {
+            found.push(path.join(step.path));
+        }
+        Ok(seal::into(step))
+    }) {
+        // Into what nobody may look, nobody looks later.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+        other => other?,
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(entry, Exceptions::NAME, flags, Mode::RUSR | Mode::WUSR)?;
+    let lines: String = found
+        .iter()
+        .map(|path| Exceptions::line(tree, path, false))
+        .collect();
+    let mut file = std::fs::File::from(fd);
+    file.write_all(lines.as_bytes())?;
+    file.sync_data()
 }

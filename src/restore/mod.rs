@@ -31,6 +31,7 @@ pub use report::{
 };
 pub use undo::undo;
 
+pub(crate) use capturing::note_lookalikes;
 pub(crate) use plan::{Prefer, choose};
 pub(crate) use select::member_at;
 pub(crate) use staged::{Candidate, Holding};

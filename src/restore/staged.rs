@@ -58,14 +58,18 @@ impl StagedPath {
 
     /// The tree that it lies in.
     fn open_tree(&self, staging: &Staging) -> Result<OwnedFd, Errno> {
+        beneath::open_dir_at(&self.open_entry(staging)?, self.tree.as_ref())
+    }
+
+    /// The entry's directory in the area that it lies in.
+    pub(crate) fn open_entry(&self, staging: &Staging) -> Result<OwnedFd, Errno> {
         let prefix = self.area.as_path();
         let areas = staging.areas();
         let area = areas
             .iter()
             .find(|a| a.prefix == prefix)
             .ok_or(Errno::NOENT)?;
-        let entry = beneath::open_dir_at(&area.ops, self.entry.as_str().as_ref())?;
-        beneath::open_dir_at(&entry, self.tree.as_ref())
+        beneath::open_dir_at(&area.ops, self.entry.as_str().as_ref())
     }
 
     /// Its attributes; `None` when it is not there.

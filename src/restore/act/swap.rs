@@ -10,7 +10,9 @@ use trashfs_mount::Attr;
 
 use super::back::Back;
 use super::{Actor, Halt};
+use crate::failure::Failure;
 use crate::replica::Spot;
+use crate::restore::capturing::note_lookalikes;
 use crate::restore::links;
 use crate::restore::plan::io;
 use crate::restore::staged::{StagedPath, absent};
@@ -43,6 +45,17 @@ impl Actor<'_> {
         let (into_dir, into_name) = into
             .open_parent(&self.ws.staging)
             .map_err(|e| io(&what, e))?;
+        if let Some(attr) = &there {
+            let spot = Spot {
+                dir: to_dir.as_fd(),
+                name: to_name,
+            };
+            let entry = into
+                .open_entry(&self.ws.staging)
+                .map_err(|e| io(&what, e))?;
+            note_lookalikes(&entry, (into.tree_name()?, into.path.as_path()), spot, attr)
+                .map_err(|e| Failure::io(&what, &e))?;
+        }
         let exchanged = match relocate::exchange(&into_dir, into_name, &to_dir, to_name) {
             Err(Errno::NOENT) => relocate::move_new(&into_dir, into_name, &to_dir, to_name),
             other => other,

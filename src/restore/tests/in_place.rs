@@ -74,6 +74,37 @@ fn a_swap_captures_what_is_there_and_can_be_swapped_back() {
 }
 
 #[test]
+fn a_swap_keeps_a_directory_that_looks_like_a_place_holder() {
+    let bench = Bench::new();
+    for (inner, filled) in [(false, false), (true, false), (true, true)] {
+        bench.write("dir/f", "text old");
+        let entry = bench.removed("dir");
+        std::fs::create_dir(bench.path("dir")).unwrap();
+        let alike = |path: &str| {
+            let mode = PermissionsExt::from_mode(crate::staging::CONTAINER_MODE);
+            std::fs::set_permissions(bench.path(path), mode).unwrap();
+        };
+        if inner {
+            std::fs::create_dir(bench.path("dir/inner")).unwrap();
+            alike("dir/inner");
+        }
+        if filled {
+            bench.write("dir/new", "text new");
+        }
+        alike("dir");
+        let before = bench.snapshot();
+        let restored = restore(&bench.ws, &with_mode(&entry, Mode::Swap)).unwrap();
+        assert_eq!(bench.read("dir/f"), "text old");
+        let newer = bench.entry(&restored.captured[0]);
+        assert_eq!(newer.roots[0].path, "dir".into());
+        assert_eq!(newer.members, 1 + u64::from(inner) + u64::from(filled));
+        restore(&bench.ws, &with_mode(&newer, Mode::Swap)).unwrap();
+        assert_eq!(bench.snapshot(), before);
+        std::fs::remove_dir_all(bench.path("dir")).unwrap();
+    }
+}
+
+#[test]
 fn a_swap_exchanges_a_file_and_a_directory() {
     let bench = Bench::new();
     bench.write("x", "text file");
