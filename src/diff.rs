@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::record::Bytes;
 use crate::replica::{self, Spot};
+use crate::seal::into;
 use crate::show;
 use crate::walk::{Flow, When, walk};
 use crate::workspace::Workspace;
@@ -93,7 +94,7 @@ impl Comparison {
     fn tree(&mut self, root: &OwnedFd, path: &Path) -> std::io::Result<()> {
         walk(root.as_fd(), &mut |step| {
             if step.when != When::Leaf {
-                return Ok(Flow::Continue);
+                return Ok(into(step));
             }
             if self.files >= FILES_MAX || self.done.text.len() >= OUTPUT_MAX_BYTES {
                 self.done.cut = true;

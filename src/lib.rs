@@ -15,6 +15,7 @@ pub mod station;
 
 pub mod beneath;
 pub mod discard;
+mod loosen;
 pub mod relocate;
 pub mod replica;
 pub mod walk;

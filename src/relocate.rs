@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use rustix::path::Arg;
-use trashfs_mount::Attr;
 
-use crate::replica::{self, Spot};
+use crate::loosen::Loosened;
 
 /// Moves `from` in `from_dir` to the free name `to` in `to_dir` (`RENAME_NOREPLACE`).
 ///
@@ -44,30 +43,30 @@ pub fn replace_record(dir: impl AsFd, fresh: impl Arg, record: impl Arg) -> Resu
     rustix::fs::renameat(dir, fresh, dir, record)
 }
 
+/// [`exchange`], also of directories that their owner may not write.
+pub(crate) fn exchange_even_readonly(
+    (a_dir, a): (&OwnedFd, &OsStr),
+    (b_dir, b): (&OwnedFd, &OsStr),
+) -> Result<(), Errno> {
+    match exchange(a_dir, a, b_dir, b) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    let _a = Loosened::to_write(a_dir, a)?;
+    let _b = Loosened::to_write(b_dir, b)?;
+    exchange(a_dir, a, b_dir, b)
+}
+
 /// A directory that its owner may not write can't be moved to another one by that owner, since
 /// its `..` changes.
 pub(crate) fn move_even_readonly(
     (from_dir, from): (&OwnedFd, &OsStr),
     (to_dir, to): (&OwnedFd, &OsStr),
-    attr: &Attr,
 ) -> Result<(), Errno> {
     match move_new(from_dir, from, to_dir, to) {
-        Err(Errno::ACCESS) if attr.is_dir() && attr.permissions() & 0o200 == 0 => {}
+        Err(Errno::ACCESS) => {}
         other => return other,
     }
-    let (was, now) = (
-        Spot {
-            dir: from_dir.as_fd(),
-            name: from,
-        },
-        Spot {
-            dir: to_dir.as_fd(),
-            name: to,
-        },
-    );
-    replica::set_mode(was, attr.permissions() | 0o700)?;
-    let moved = move_new(from_dir, from, to_dir, to);
-    let at = if moved.is_ok() { now } else { was };
-    replica::set_mode(at, attr.permissions())?;
-    moved
+    let _loosened = Loosened::to_write(from_dir, from)?;
+    move_new(from_dir, from, to_dir, to)
 }

@@ -8,6 +8,8 @@ use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use trashfs_mount::{Attr, Timestamp};
 
+use crate::loosen::Loosened;
+
 /// The kernel's bounds (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
 const XATTR_MAX_BYTES: usize = 65_536;
 
@@ -47,9 +49,16 @@ fn may_be_left_out(name: &CStr) -> bool {
         && (name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted."))
 }
 
-/// Carries extended attributes, ACLs among them.
-pub(super) fn copy_xattrs(from: &CStr, to: &CStr) -> Result<(), Errno> {
-    for name in xattr_names(from)? {
+/// Carries extended attributes, ACLs among them, from `name` in `dir`; also of what its owner may
+/// not read.
+pub(super) fn copy_xattrs(dir: impl AsFd, name: &OsStr, to: &CStr) -> Result<(), Errno> {
+    let from = &*magic_path(&dir, name)?;
+    let names = xattr_names(from)?;
+    let _loosened = match names.is_empty() {
+        true => None,
+        false => Loosened::to_read(&dir, name)?,
+    };
+    for name in names {
         let mut value = vec![0u8; XATTR_MAX_BYTES];
         let length = match rustix::fs::lgetxattr(from, &name, &mut value[..]) {
             Err(Errno::NODATA) => continue,

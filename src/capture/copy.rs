@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use trashfs_mount::{Attr, FileKind, Victim};
 
 use super::attributes::{copy_xattrs, magic_path, set_mode, set_owner, set_times};
+use crate::loosen::Loosened;
 use crate::staging::Area;
 use crate::{beneath, discard, relocate};
 
@@ -78,10 +79,8 @@ impl Draft {
     fn copy_attributes(&self, victim: &Victim<'_>) -> Result<(), Errno> {
         let attr = victim.attr;
         set_owner(&self.scratch, &self.name, attr)?;
-        copy_xattrs(
-            &magic_path(victim.dir.fd, victim.name)?,
-            &magic_path(&self.scratch, &self.name)?,
-        )?;
+        let copy = magic_path(&self.scratch, &self.name)?;
+        copy_xattrs(victim.dir.fd, victim.name, &copy)?;
         if attr.kind() != FileKind::Symlink {
             set_mode(&self.scratch, &self.name, attr.permissions())?;
         }
@@ -112,8 +111,16 @@ impl Drop for Draft {
 fn open_victim(victim: &Victim<'_>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = |extra| rustix::fs::openat(victim.dir.fd, victim.name, flags | extra, Mode::empty());
-    let fd = match open(OFlags::NOATIME) {
-        Err(Errno::PERM) => open(OFlags::empty())?,
+    let opened = match open(OFlags::NOATIME) {
+        Err(Errno::PERM) => open(OFlags::empty()),
+        other => other,
+    };
+    let fd = match opened {
+        // Who may write to it and not read it may cut it off all the same.
+        Err(Errno::ACCESS) => match Loosened::to_read(victim.dir.fd, victim.name)? {
+            Some(loosened) => loosened.open(flags)?,
+            None => return Err(Errno::ACCESS),
+        },
         other => other?,
     };
     if !Attr::of(&fd)?.same_file(victim.attr) {

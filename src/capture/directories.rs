@@ -99,10 +99,7 @@ fn finish(
     if dir.owner != (attr.uid, attr.gid) {
         set_owner(&dir.fd, name, attr)?;
     }
-    copy_xattrs(
-        &magic_path(victim.dir.fd, name)?,
-        &magic_path(&dir.fd, name)?,
-    )?;
+    copy_xattrs(victim.dir.fd, name, &magic_path(&dir.fd, name)?)?;
     if attr.permissions() == CONTAINER_MODE {
         note_exception(entry, dir, path, false)?;
     } else {

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::ids::EntryId;
+use crate::seal::into;
 use crate::staging::Staging;
-use crate::walk::{self, Flow, When};
+use crate::walk::{self, When};
 
 const SHARDS: usize = 16;
 
@@ -72,7 +73,7 @@ impl StagedLinks {
             if step.when == When::Leaf && step.attr.nlink > 1 {
                 self.change((step.attr.dev, step.attr.ino), 1);
             }
-            Ok(Flow::Continue)
+            Ok(into(step))
         });
         if let Err(error) = counted {
             tracing::warn!(entry = %id, %error, "staged links not counted in full");

@@ -229,7 +229,7 @@ impl<'a> Making<'a> {
         note_lookalikes(&place.entry, (tree, &victim.path), spot, &victim.attr)
             .map_err(|e| Failure::io(victim.path.display().to_string(), &e))?;
         let name = victim.name();
-        move_even_readonly((&victim.dir, name), (&place.dir, name), &victim.attr)
+        move_even_readonly((&victim.dir, name), (&place.dir, name))
             .map_err(|e| not_moved(&victim.path, e))?;
         announce(self.ws, victim);
         links::announce(

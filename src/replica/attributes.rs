@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use trashfs_mount::{Attr, Timestamp};
 
 use super::Spot;
+use crate::loosen::Loosened;
 
 /// Bytes of one extended attribute or of the list of names; the kernel's own bound.
 const XATTR_BYTES_MAX: usize = 1 << 16;
@@ -83,6 +84,11 @@ pub fn copy_xattrs(from: Spot<'_>, to: Spot<'_>) -> Vec<(String, Errno)> {
             }
         }
     }
+    // What stays closed fails below, and is told there.
+    let _loosened = (!names.is_empty()).then(|| {
+        let to = Loosened::to_write(to.dir, to.name);
+        (Loosened::to_read(from.dir, from.name), to)
+    });
     let mut value = vec![0; XATTR_BYTES_MAX];
     for name in names {
         let copied =

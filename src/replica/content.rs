@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::Spot;
+use crate::loosen::Loosened;
 
 /// Bytes read at once.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -19,8 +20,15 @@ pub(super) const CHUNK_BYTES: usize = 1 << 20;
 /// Those of open(2).
 pub fn open_readable(at: Spot<'_>) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::openat(at.dir, at.name, flags | OFlags::NOATIME, Mode::empty()) {
+    let opened = match rustix::fs::openat(at.dir, at.name, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => rustix::fs::openat(at.dir, at.name, flags, Mode::empty()),
+        other => other,
+    };
+    match opened {
+        Err(Errno::ACCESS) => match Loosened::to_read(at.dir, at.name)? {
+            Some(loosened) => loosened.open(flags),
+            None => Err(Errno::ACCESS),
+        },
         other => other,
     }
     .map(File::from)

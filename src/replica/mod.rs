@@ -21,6 +21,7 @@ use trashfs_mount::{Attr, FileKind};
 
 use self::content::regular;
 use crate::beneath;
+use crate::loosen::Loosened;
 use crate::walk::{Flow, Step, When, walk};
 
 /// Shortcomings that are told one by one.
@@ -74,6 +75,8 @@ impl Copied {
 pub struct Copier {
     root: OwnedFd,
     links: HashMap<(u64, u64), PathBuf>,
+    /// The directories on the way down that had to be loosened, with their depth.
+    loosened: Vec<(usize, Loosened)>,
     fill: bool,
     /// The outcome so far.
     pub copied: Copied,
@@ -88,6 +91,7 @@ impl Copier {
         Ok(Self {
             root: beneath::open_dir(root, Path::new(""))?,
             links: HashMap::new(),
+            loosened: Vec::new(),
             fill: false,
             copied: Copied::default(),
         })
@@ -129,16 +133,20 @@ impl Copier {
             return named(origin, self.leaf(from, target, &attr, origin, to));
         }
         named(origin, self.make_dir(&dir, name).map_err(Into::into))?;
+        let _loosened = Loosened::to_read(from.dir, from.name)?;
         let source = beneath::open_dir_at(from.dir, from.name)?;
         let mut here = beneath::open_dir_at(&dir, name)?;
-        walk(source.as_fd(), &mut |step| {
+        let walked = walk(source.as_fd(), &mut |step| {
             let origin = origin.join(step.path);
             named(
                 &origin,
                 self.step(step, &mut here, (&origin, sane_mode), &to.join(step.path)),
             )?;
             Ok(Flow::Continue)
-        })?;
+        });
+        // After an error some are left.
+        self.loosened.clear();
+        walked?;
         self.copied.members += 1;
         self.attributes(from, target, (&attr, sane_mode(origin, &attr)), origin);
         Ok(())
@@ -157,6 +165,9 @@ impl Copier {
         };
         match step.when {
             When::Enter => {
+                let depth = step.path.components().count();
+                let loosened = Loosened::to_read(step.dir, step.name)?;
+                self.loosened.extend(loosened.map(|guard| (depth, guard)));
                 self.make_dir(&*here, step.name)?;
                 *here = beneath::open_dir_at(&*here, step.name)?;
             }
@@ -170,6 +181,8 @@ impl Copier {
                 };
                 let sane = sane_mode(origin, step.attr);
                 self.attributes(from, target, (step.attr, sane), origin);
+                let depth = step.path.components().count();
+                self.loosened.pop_if(|(of, _)| *of == depth);
             }
             When::Leaf => {
                 let target = Spot {

@@ -8,7 +8,8 @@ use trashfs_mount::Attr;
 
 use crate::beneath;
 use crate::replica::Spot;
-use crate::walk::{Flow, When, walk};
+use crate::seal::into;
+use crate::walk::{When, walk};
 use crate::workspace::Workspace;
 
 /// Announces all hard-linked files at and below `spot`, where the workspace is mounted.
@@ -30,10 +31,12 @@ pub(crate) fn announce(ws: &Workspace, spot: Spot<'_>, attr: &Attr, by: i32) {
                 if step.when == When::Leaf && concerns(step.attr, by) {
                     live.staged_links_changed(step.attr.dev, step.attr.ino, by);
                 }
-                Ok(Flow::Continue)
+                Ok(into(step))
             })
         });
-    if let Err(e) = announced {
+    if let Err(e) = announced
+        && e.kind() != io::ErrorKind::PermissionDenied
+    {
         tracing::warn!(error = %e, "link counts of restored files may be off until the next mount");
     }
 }

@@ -9,6 +9,7 @@ use rustix::fs::FileType;
 use trashfs_mount::Attr;
 
 use crate::beneath;
+use crate::loosen::Loosened;
 use crate::replica::{self, Spot};
 use crate::restore::staged::Holding;
 use crate::staging::TreeName;
@@ -35,6 +36,8 @@ pub(crate) fn containers(
     spot: Spot<'_>,
 ) -> io::Result<()> {
     let attr = Attr::at(spot.dir, spot.name)?;
+    let mut loosened = Vec::new();
+    loosened.extend(Loosened::to_read(spot.dir, spot.name)?);
     let top = beneath::open_dir_at(spot.dir, spot.name)?;
     let mut pending: Vec<(PathBuf, Attr)> = vec![(PathBuf::new(), attr)];
     while let Some((below, attr)) = pending.pop() {
@@ -54,6 +57,7 @@ pub(crate) fn containers(
                 replica::set_mode(at, attr.permissions())?;
                 inner.mode = attr.mode;
             }
+            loosened.extend(Loosened::to_read(&dir, &name)?);
             pending.push((inner_path, inner));
         }
     }

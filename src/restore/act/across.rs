@@ -27,7 +27,8 @@ impl Actor<'_> {
         let (to_dir, to_name) = self.parent(to)?;
         let (scratch, name) = self.copy_beside(from, to, &to_dir)?;
         self.pause()?;
-        if let Err(e) = relocate::move_new(&scratch, name.as_str(), &to_dir, to_name) {
+        if let Err(e) = relocate::move_even_readonly((&scratch, name.as_ref()), (&to_dir, to_name))
+        {
             let cleared = discard::tree(scratch.as_fd(), name.as_ref());
             self.note_if_failed(cleared, "clearing a half-made copy");
             return Err(move_failed(to, e).into());

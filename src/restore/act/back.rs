@@ -68,24 +68,27 @@ impl Actor<'_> {
             Back::Brought { from, into } => {
                 let ((into_dir, into_name), (from_dir, from_name)) =
                     (into.open_parent(staging)?, from.open_parent(staging)?);
-                return relocate::move_new(&into_dir, into_name, &from_dir, from_name);
+                return relocate::move_even_readonly(
+                    (&into_dir, into_name),
+                    (&from_dir, from_name),
+                );
             }
             Back::Move { from, to } => {
                 let ((dir, name), (from_dir, from_name)) = (place(to)?, from.open_parent(staging)?);
-                relocate::move_new(&dir, name.as_os_str(), &from_dir, from_name)?;
+                relocate::move_even_readonly((&dir, &name), (&from_dir, from_name))?;
                 to
             }
             Back::Exchange { from, with } => {
                 let ((dir, name), (from_dir, from_name)) =
                     (place(with)?, from.open_parent(staging)?);
-                relocate::exchange(&dir, name.as_os_str(), &from_dir, from_name)?;
+                relocate::exchange_even_readonly((&dir, &name), (&from_dir, from_name))?;
                 with
             }
             Back::Swap { from, to, into } => {
                 let ((dir, name), (into_dir, into_name)) = (place(to)?, into.open_parent(staging)?);
-                relocate::exchange(&dir, name.as_os_str(), &into_dir, into_name)?;
+                relocate::exchange_even_readonly((&dir, &name), (&into_dir, into_name))?;
                 let (from_dir, from_name) = from.open_parent(staging)?;
-                relocate::move_new(&into_dir, into_name, &from_dir, from_name)?;
+                relocate::move_even_readonly((&into_dir, into_name), (&from_dir, from_name))?;
                 to
             }
             Back::MadeDir(path) => {

@@ -43,7 +43,7 @@ impl Actor<'_> {
             name: fresh.as_ref(),
         };
         self.set_attributes(like, spot, path, attrs);
-        match relocate::move_new(&scratch, fresh.as_str(), &dir, name) {
+        match relocate::move_even_readonly((&scratch, fresh.as_ref()), (&dir, name)) {
             Ok(()) => {}
             Err(Errno::XDEV) => {
                 discard::empty_dir(&scratch, fresh.as_str()).map_err(|e| io(&what, e))?;

@@ -152,7 +152,7 @@ impl<'a> Actor<'a> {
                 .map_err(|e| Failure::io(&what, &e))?;
         }
         let holder = Attr::of(&from_dir).map_err(|e| io(&what, e))?;
-        match relocate::move_even_readonly((&from_dir, from_name), (&to_dir, to_name), &attr) {
+        match relocate::move_even_readonly((&from_dir, from_name), (&to_dir, to_name)) {
             Ok(()) => {
                 self.done.push(Back::Move {
                     from: from.clone(),
@@ -214,7 +214,7 @@ impl<'a> Actor<'a> {
         let (from_dir, from_name) = from
             .open_parent(&self.ws.staging)
             .map_err(|e| io(&what, e))?;
-        match relocate::exchange(&from_dir, from_name, &dir, name) {
+        match relocate::exchange_even_readonly((&from_dir, from_name), (&dir, name)) {
             Ok(()) => self.done.push(Back::Exchange {
                 from: from.clone(),
                 with: with.to_owned(),

@@ -56,8 +56,9 @@ impl Actor<'_> {
             note_lookalikes(&entry, (into.tree_name()?, into.path.as_path()), spot, attr)
                 .map_err(|e| Failure::io(&what, &e))?;
         }
-        let exchanged = match relocate::exchange(&into_dir, into_name, &to_dir, to_name) {
-            Err(Errno::NOENT) => relocate::move_new(&into_dir, into_name, &to_dir, to_name),
+        let (ours, theirs) = ((&into_dir, into_name), (&to_dir, to_name));
+        let exchanged = match relocate::exchange_even_readonly(ours, theirs) {
+            Err(Errno::NOENT) => relocate::move_even_readonly(ours, theirs),
             other => other,
         };
         exchanged.map_err(|e| io(&what, e))?;
@@ -122,7 +123,7 @@ impl Actor<'_> {
             return self.already_gone(to);
         };
         self.pause()?;
-        match relocate::move_even_readonly((&from_dir, from_name), (&dir, name), &attr) {
+        match relocate::move_even_readonly((&from_dir, from_name), (&dir, name)) {
             Ok(()) => {
                 self.done.push(Back::Brought {
                     from: from.clone(),
@@ -140,7 +141,7 @@ impl Actor<'_> {
             }
             Err(Errno::XDEV) => {
                 let (scratch, copy) = self.copy_beside(from, to, &dir)?;
-                relocate::move_new(&scratch, copy.as_str(), &dir, name)
+                relocate::move_even_readonly((&scratch, copy.as_ref()), (&dir, name))
                     .map_err(|e| io(&what, e))?;
                 self.copied.push(from.clone());
                 self.done.push(Back::Copied);
