@@ -52,7 +52,10 @@ impl<'a> Capturing<'a> {
     }
 }
 
-/// Which slot to try: counts on, and comes round where the number of versions is bounded.
+/// Which slot to try: counts on, and comes round where the number of versions is bounded. The
+/// first one, which is what was there before the operation, has its slot for good; the others
+/// share a ring in which one slot is always free, so that the oldest goes only after a newer one
+/// has come.
 struct Turn {
     number: u32,
     versions_max: Option<u32>,
@@ -60,16 +63,34 @@ struct Turn {
 }
 
 impl Turn {
-    fn slot(&self) -> u32 {
-        match self.versions_max {
-            Some(max) if self.tried <= max => (self.number - 1) % max + 1,
-            _ => self.number,
+    /// The first slot of the ring, and how many it has.
+    fn ring(&self) -> Option<(u32, u32)> {
+        self.versions_max
+            .map(|max| if max == 1 { (1, 2) } else { (2, max) })
+    }
+
+    fn slot_of(&self, number: u32) -> u32 {
+        match self.ring() {
+            Some((start, length)) if number >= start && self.tried <= length => {
+                (number - start) % length + start
+            }
+            _ => number,
         }
     }
 
-    /// Whether the slot was used before, by the oldest version.
+    fn slot(&self) -> u32 {
+        self.slot_of(self.number)
+    }
+
+    /// Whether the slot was used before.
     fn is_round(&self) -> bool {
         self.slot() != self.number
+    }
+
+    /// The slot of the oldest version, where there are too many now.
+    fn oldest(&self) -> Option<u32> {
+        let slot = self.slot_of(self.number + 1);
+        (slot != self.number + 1).then_some(slot)
     }
 
     fn next(&mut self) -> Result<(), Errno> {
@@ -107,14 +128,14 @@ impl Capture {
                     if first_use && let Some(from) = from {
                         remember_times(&capturing.operation, from)?;
                     }
-                    if turn.is_round() {
-                        self.drop_oldest(&capturing.entry, &dir, name)?;
-                    }
                     match with_room(&dir.area, || act(&dir)) {
                         Err(Errno::EXIST) => {}
                         Err(error) => return Err(error),
                         Ok(()) => {
                             self.note_slot(capturing, name, &turn, directory_taken);
+                            if let Some(slot) = turn.oldest() {
+                                self.drop_oldest(capturing, slot, name);
+                            }
                             return Ok(dir);
                         }
                     }
@@ -143,19 +164,26 @@ impl Capture {
         }
     }
 
-    /// Makes room for a new version by giving up the oldest; a directory stays.
-    fn drop_oldest(&self, entry: &OpenEntry, dir: &StagedDir, name: &OsStr) -> Result<(), Errno> {
-        let attr = match Attr::at(&dir.fd, name) {
-            Err(Errno::NOENT) => return Ok(()),
-            other => other?,
+    /// Gives up the oldest version after a new one; a directory stays. What can't be given up
+    /// is kept.
+    fn drop_oldest(&self, capturing: &Capturing<'_>, slot: u32, name: &OsStr) {
+        let tree = capturing.tree(slot);
+        let Ok((dir, _)) = self.trees.dir(&capturing.entry, tree, capturing.place) else {
+            return;
         };
-        if attr.is_dir() {
-            return Ok(());
+        let dropped = Attr::at(&dir.fd, name).and_then(|attr| {
+            if attr.is_dir() {
+                return Ok(());
+            }
+            discard::file(&dir.fd, name)?;
+            capturing.entry.discount(content_bytes(&attr));
+            self.links.change((attr.dev, attr.ino), -1);
+            Ok(())
+        });
+        match dropped {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => tracing::warn!(%error, "an older version stays beyond the bound"),
         }
-        discard::file(&dir.fd, name)?;
-        entry.discount(content_bytes(&attr));
-        self.links.change((attr.dev, attr.ino), -1);
-        Ok(())
     }
 }
 
@@ -179,5 +207,38 @@ pub(super) fn content_bytes(attr: &Attr) -> u64 {
         attr.size_bytes
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_version_stays_and_the_oldest_of_the_others_goes() {
+        for max in [1, 2, 3, 10] {
+            let mut turn = Turn {
+                number: 1,
+                versions_max: Some(max),
+                tried: 0,
+            };
+            let mut kept = std::collections::BTreeMap::new();
+            for number in 1..=50 {
+                turn.number = number;
+                assert!(kept.insert(turn.slot(), number).is_none(), "it was free");
+                if let Some(slot) = turn.oldest() {
+                    kept.remove(&slot);
+                }
+                let mut left: Vec<u32> = kept.values().copied().collect();
+                left.sort_unstable();
+                let mut expected: Vec<u32> = (1..=number)
+                    .skip(number.saturating_sub(max) as usize)
+                    .collect();
+                if max > 1 {
+                    expected[0] = 1;
+                }
+                assert_eq!(left, expected);
+            }
+        }
     }
 }

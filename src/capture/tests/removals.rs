@@ -201,9 +201,10 @@ fn of_one_path_only_so_many_versions_are_kept() {
         .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
         .collect();
     versions.sort_unstable();
-    assert_eq!(versions, (16..=25).collect::<Vec<_>>());
+    assert_eq!(versions[0], 1, "what the operation found is kept");
+    assert_eq!(versions[1..], (17..=25).collect::<Vec<_>>());
     world.capture.close_all();
-    assert_eq!(world.told(), ["opened local", "closed 10 100"]);
+    assert_eq!(world.told(), ["opened local", "closed 10 99"]);
 }
 
 #[test]
@@ -277,11 +278,11 @@ fn versions_of_a_file_with_several_links_are_bounded_and_counted() {
     assert!(
         !staged
             .iter()
-            .any(|line| line.ends_with("=00") || line.ends_with("=01"))
+            .any(|line| line.ends_with("=01") || line.ends_with("=02"))
     );
     let hidden = |name: &str| world.capture.hidden_links(&world.attr(name));
-    assert_eq!((hidden("link11"), hidden("link2")), (1, 1));
-    assert_eq!(world.attr("link0").nlink, 1, "its version was given up");
+    assert_eq!((hidden("link11"), hidden("link0")), (1, 1));
+    assert_eq!(world.attr("link1").nlink, 1, "its version was given up");
 }
 
 #[test]
