@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use trashfs_mount::Attr;
 
 use crate::beneath;
+use crate::clock::UnixNanos;
 use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::record::Bytes;
@@ -16,7 +17,7 @@ use crate::restore::intent::{DirAttrs, Intent, Plan, Step, kind};
 use crate::restore::parents;
 use crate::restore::report::{LeftAlone, Mode, Placed, There, Why};
 use crate::restore::staged::{Candidate, Holding, StagedPath, absent};
-use crate::walk::names_in;
+use crate::walk::{Flow, When, names_in, walk};
 use crate::workspace::Workspace;
 
 /// Which capture of a path is wanted where there are several.
@@ -102,6 +103,36 @@ impl<'a> Planner<'a> {
         let found = beneath::open_parent(self.base.as_fd(), path)
             .and_then(|(dir, name)| Attr::at(&dir, name));
         absent(found).map_err(|e| io(&path.display().to_string(), e))
+    }
+
+    /// Whether nothing in the directory at `path` has changed after `at`. A change time can't be
+    /// set back, so later work is never overlooked; what can't be looked at counts as changed.
+    pub(crate) fn untouched_since(
+        &self,
+        path: &Path,
+        at: Option<UnixNanos>,
+    ) -> Result<bool, Failure> {
+        let Some(at) = at else { return Ok(false) };
+        let older = |attr: &Attr| {
+            i128::from(attr.ctime.secs) * 1_000_000_000 + i128::from(attr.ctime.nanos)
+                <= i128::from(at.0)
+        };
+        let dir = beneath::open_dir(self.base.as_fd(), path)
+            .map_err(|e| io(&path.display().to_string(), e))?;
+        let mut untouched = Attr::of(&dir).is_ok_and(|attr| older(&attr));
+        let looked = walk(dir.as_fd(), &mut |step| {
+            untouched = untouched && (step.when == When::Leave || older(step.attr));
+            Ok(if untouched {
+                Flow::Continue
+            } else {
+                Flow::Stop
+            })
+        });
+        match looked {
+            Ok(()) => Ok(untouched),
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(false),
+            Err(e) => Err(Failure::io(path.display().to_string(), &e)),
+        }
     }
 
     /// Whether a step puts something at `path` or at a directory above it.

@@ -187,6 +187,7 @@ struct Known {
     candidate: Candidate,
     cause: Cause,
     left: Option<Left>,
+    compared_at: Option<UnixNanos>,
     removed_at: UnixNanos,
 }
 
@@ -231,15 +232,22 @@ fn plan_path(
     (oldest, newest): (&Known, &Known),
 ) -> Result<(), Failure> {
     let Candidate { at, attr, .. } = &oldest.candidate;
-    if newest.cause == Cause::Remove || planner.provides(path) {
-        return planner.place(at, attr, path);
-    }
-    let Some(there) = planner.present(path)? else {
+    let removed = newest.cause == Cause::Remove;
+    let there = planner.present(path)?;
+    let Some(there) = there.filter(|_| !planner.provides(path)) else {
+        if removed || planner.provides(path) {
+            return planner.place(at, attr, path);
+        }
         planner.leave(at, path, Why::GoneSince, None);
         return Ok(());
     };
-    if newest.left == Some(Left::of(&there)) && !later.captured(path, newest.removed_at) {
+    let left_so = newest.left == Some(Left::of(&there))
+        && !later.captured(path, newest.removed_at)
+        && (!there.is_dir() || planner.untouched_since(path, newest.compared_at)?);
+    if left_so {
         planner.swap(at, attr, path, &there);
+    } else if removed {
+        return planner.place(at, attr, path);
     } else {
         planner.leave(at, path, Why::ChangedSince, Some(&there));
     }
@@ -260,6 +268,7 @@ fn known_roots(entry: &Entry, holding: &Holding) -> Result<Vec<Known>, Failure> 
         Known {
             cause: fact.map_or(candidate.cause, |root| root.cause),
             left: fact.and_then(|root| root.left),
+            compared_at: summary.as_ref().and_then(|s| s.compared_at),
             removed_at: entry.removed_at,
             candidate,
         }

@@ -14,6 +14,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::UnixNanos;
 use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::journal::{Batch, Event, State};
@@ -46,6 +47,9 @@ pub struct Summary {
     pub members: u64,
     /// Length of all regular files.
     pub bytes: u64,
+    /// When what the operation left at its paths was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_at: Option<UnixNanos>,
 }
 
 impl Summary {
@@ -122,6 +126,7 @@ fn reseal(ws: &Workspace, dir: &EntryDir, known: &Summary) -> io::Result<Sealed>
         }
     }
     summary.causes = causes_of(&summary.roots);
+    summary.compared_at = known.compared_at;
     finish(ws, dir, summary)
 }
 

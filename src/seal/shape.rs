@@ -145,6 +145,7 @@ pub fn open_entry(ws: &Workspace, op: &OpRecord) -> Entry {
         trees: Vec::new(),
         members: 0,
         bytes: 0,
+        compared_at: None,
     };
     let mut entry = entry_of(ws, op, nothing);
     entry.state = State::Open;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use trashfs_mount::{Attr, FileKind};
 
-use crate::beneath;
-use crate::record::{Bytes, Cause, Kind, Left, Root};
+use crate::record::{Bytes, Cause, Keep, Kind, Left, Root};
 use crate::seal::{SUMMARY_FORMAT, Summary, causes_of};
 use crate::staging::{CONTAINER_MODE, EntryDir, Tree, TreeName};
 use crate::walk::{Flow, Step, When, walk};
+use crate::{beneath, clock};
 
 /// How much an entry holds, where whoever captured it has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,9 @@ pub fn survey(
     counts: Option<Counts>,
     present: Present,
 ) -> io::Result<Summary> {
+    let surveyed_at = clock::now();
     let exceptions = dir.exceptions()?;
+    let keep = dir.op_record()?.map_or(Keep::Hosted, |op| op.keep);
     let mut beside = Beside {
         root: workspace,
         last: None,
@@ -84,12 +86,14 @@ pub fn survey(
     for tree in dir.trees()? {
         let mut tally = counts.is_none().then_some(&mut counted);
         let mut meet = |step: &Step<'_>| {
-            found.push(met(step, tree.name, &mut beside, present));
+            found.push(met(step, tree.name, keep, (&mut beside, present)));
         };
         walk_tree(&tree, &exceptions.of(tree.name), &mut tally, &mut meet)?;
     }
     let counts = counts.unwrap_or(counted);
-    Ok(summarise(dir, found, counts))
+    let mut summary = summarise(dir, found, counts);
+    summary.compared_at = (present == Present::Compared).then_some(surveyed_at);
+    Ok(summary)
 }
 
 fn walk_tree(
@@ -142,13 +146,21 @@ pub(crate) fn into(step: &Step<'_>) -> Flow {
     if may { Flow::Continue } else { Flow::Skip }
 }
 
-fn met(step: &Step<'_>, tree: TreeName, beside: &mut Beside<'_>, present: Present) -> Found {
+/// What was removed and is there again counts as overwritten. A directory that is worth keeping
+/// does not: a new one of its name has nothing of what was in it.
+fn met(
+    step: &Step<'_>,
+    tree: TreeName,
+    keep: Keep,
+    (beside, present): (&mut Beside<'_>, Present),
+) -> Found {
     let now = beside.attr(step.path);
+    let worth = step.attr.is_dir() && keep == Keep::Hosted;
     let cause = match (tree.cause, now) {
-        (Cause::Remove, Some(_)) => Cause::Replace,
+        (Cause::Remove, Some(_)) if !worth => Cause::Replace,
         (cause, _) => cause,
     };
-    let left = now.filter(|_| cause != Cause::Remove && present == Present::Compared);
+    let left = now.filter(|_| present == Present::Compared);
     Found {
         root: Root {
             path: Bytes::from(step.path),
@@ -203,6 +215,7 @@ fn summarise(dir: &EntryDir, mut found: Vec<Found>, counts: Counts) -> Summary {
         trees,
         members: counts.members,
         bytes: counts.bytes,
+        compared_at: None,
     }
 }
 

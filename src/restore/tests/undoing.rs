@@ -184,6 +184,51 @@ fn what_was_removed_and_filled_again_by_one_command_counts_as_overwritten() {
 }
 
 #[test]
+fn a_removed_directory_stays_a_removal_when_its_path_is_filled_again() {
+    let bench = Bench::new();
+    for touched in [false, true] {
+        bench.write("d/s/f", "text precious");
+        let op = bench.op().remove("d");
+        bench.write("d/s/g", "text new");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let entry = op.seal();
+        assert_eq!(entry.causes, [Cause::Remove]);
+        if touched {
+            // In place, deep inside: the directory itself does not tell.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            bench.write("d/s/g", "text later");
+        }
+        let undone = undo(&bench.ws, &UndoSpec::default());
+        if touched {
+            assert_eq!(undone.unwrap_err().code, "occupied");
+            assert_eq!(bench.read("d/s/g"), "text later");
+        } else {
+            undone.unwrap();
+            assert_eq!(bench.read("d/s/f"), "text precious");
+            assert!(!bench.exists("d/s/g"));
+        }
+        assert!(bench.contents().contains(&"text precious".to_owned()));
+        std::fs::remove_dir_all(bench.path("d")).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_moved_onto_an_empty_directory_is_not_taken_back_with_later_work_in_it() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("d")).unwrap();
+    let op = bench.op().remove_into("replace-7d-1", "d");
+    bench.write("d/s/f", "text moved");
+    op.seal();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    bench.write("d/s/f", "text later");
+    assert_eq!(
+        undo(&bench.ws, &replacing()).unwrap_err().code,
+        "changed-since"
+    );
+    assert_eq!(bench.read("d/s/f"), "text later");
+}
+
+#[test]
 fn a_session_is_taken_back_to_where_it_began() {
     let bench = Bench::new();
     bench.write("f", "text 1");
