@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Answer, Station, Workspace, run};
+use common::{Answer, Station, Workspace, program, run};
 use serde_json::Value;
 
 fn error(answer: &Answer) -> Value {
@@ -32,7 +32,7 @@ fn fails(ws: &Workspace, args: &[&str], exit: i32, code: &str) -> Value {
 
 /// The text form, as on a terminal.
 fn on_a_terminal(ws: &Workspace, args: &str) -> String {
-    let line = format!("{} {args}", env!("CARGO_BIN_EXE_trash"));
+    let line = format!("{} {args}", program().display());
     let mut script = Command::new("script");
     ws.station().surround(&mut script);
     script
@@ -319,7 +319,8 @@ fn a_current_directory_that_was_removed_still_has_its_workspace() {
     let station = Station::new();
     let ws = station.workspace("work");
     ws.sh("mkdir -p a/b; echo x > a/b/f").ok();
-    let trash = env!("CARGO_BIN_EXE_trash");
+    let trash = program();
+    let trash = trash.display();
     ws.sh(&format!("cd a/b; rm -r ../../a; {trash} undo")).ok();
     assert_eq!(ws.sh("cat a/b/f").ok().out, "x\n");
 }
@@ -352,7 +353,7 @@ fn what_is_kept_can_be_looked_at_and_compared() {
     assert_eq!(names["names"], serde_json::json!(["x", "y"]));
     assert_eq!(on_a_terminal(&ws, &format!("show {id} d")), "x\ny\n");
     fails(&ws, &["show", &id], 1, "which-member");
-    let piped = format!("{} show {id} d/x | head -c 0", env!("CARGO_BIN_EXE_trash"));
+    let piped = format!("{} show {id} d/x | head -c 0", program().display());
     assert_eq!(ws.sh(&piped).ok().err, "");
 }
 

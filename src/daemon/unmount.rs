@@ -106,6 +106,16 @@ fn unmount_at(path: &Path, lazily: bool) -> Result<Unmounted, Failure> {
                 .next("trash status"),
         );
     };
+    let me = rustix::process::geteuid();
+    if !me.is_root() && there.user_id().is_some_and(|owner| owner != me.as_raw()) {
+        let what = format!("{} was mounted by another user", path.display());
+        return Err(Failure::refused("not-yours", what)
+            .state("it stays mounted")
+            .next(format!(
+                "as that user or as root: trash unmount {}",
+                path.display()
+            )));
+    }
     let stale = mountinfo::health(&path, ANSWER_PATIENCE) == Health::Stale;
     let mount = Mount {
         path: path.clone(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::clock;
 use crate::failure::Failure;
@@ -75,6 +76,7 @@ fn path_through(dir: &OwnedFd) -> PathBuf {
 /// SQLite resolves the path to the user's own. So everything that it ever opens (database, log,
 /// index) is opened here, before the mount, and it is kept from reopening or deleting later.
 pub(super) fn open(dir: &OwnedFd) -> Result<Connection, Unusable> {
+    make_private(dir)?;
     let mut db = Connection::open(path_through(dir))?;
     db.busy_timeout(BUSY)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -90,6 +92,15 @@ pub(super) fn open(dir: &OwnedFd) -> Result<Connection, Unusable> {
         [clock::now().to_rfc3339()],
     )?;
     Ok(db)
+}
+
+/// The file is for its owner only, like all that SQLite makes beside it: they take its mode.
+fn make_private(dir: &OwnedFd) -> Result<(), Unusable> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made =
+        rustix::fs::openat(dir, FILE, flags, mode).and_then(|file| rustix::fs::fchmod(file, mode));
+    made.map_err(|e| Unusable::Failure(Failure::io("the journal", &e.into())))
 }
 
 /// Opens for reading only, while another process may be writing or none is.

@@ -282,7 +282,8 @@ pub(crate) fn owner_only_dir(path: &Path) -> Result<OwnedFd, Failure> {
     if meta.uid() != rustix::process::geteuid().as_raw() {
         let what = format!("{} belongs to another user", path.display());
         return Err(Failure::refused("unsafe-directory", what)
-            .state("it is not trusted; nothing was changed"));
+            .state("it is not trusted; nothing was changed")
+            .next("export XDG_RUNTIME_DIR=DIR, a directory of your own, if it lies in /tmp"));
     }
     if meta.mode() & 0o022 != 0 {
         let what = format!("others may write to {}", path.display());

@@ -17,7 +17,7 @@ pub mod station;
 pub mod tree;
 
 pub use snapshot::{Snapshot, assert_same};
-pub use station::{Answer, Station, Workspace, detach, run, sh};
+pub use station::{Answer, Station, Workspace, detach, program, run, sh};
 
 /// A number from the environment, for longer runs than the usual one.
 pub fn count(variable: &str, usual: usize) -> usize {

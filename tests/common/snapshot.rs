@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use trashfs::walk::{Flow, Step, When, walk};
@@ -277,8 +277,34 @@ fn target(step: &Step<'_>) -> Vec<u8> {
         .into_bytes()
 }
 
+/// What an ordinary user has closed to himself, open to look at.
+struct Readable<'a>(&'a Step<'a>);
+
+impl<'a> Readable<'a> {
+    fn for_now(step: &'a Step<'a>) -> Option<Self> {
+        let closed = step.attr.kind() == FileKind::Regular && step.attr.permissions() & 0o400 == 0;
+        (closed && !super::is_root()).then(|| {
+            let readable = Self(step);
+            readable.set_mode(step.attr.permissions() | 0o400);
+            readable
+        })
+    }
+
+    fn set_mode(&self, mode: u32) {
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::chmodat(self.0.dir, self.0.name, mode, AtFlags::empty()).unwrap();
+    }
+}
+
+impl Drop for Readable<'_> {
+    fn drop(&mut self) {
+        self.set_mode(self.0.attr.permissions());
+    }
+}
+
 /// Hash of the bytes, and where there is data rather than a hole.
 fn content(step: &Step<'_>, size_bytes: u64) -> ([u8; 32], Vec<(u64, u64)>) {
+    let _readable = Readable::for_now(step);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(step.dir, step.name, flags, Mode::empty())
         .unwrap_or_else(|e| panic!("{:?}: {e}", step.path));
@@ -307,6 +333,7 @@ fn segments(fd: &OwnedFd, size_bytes: u64) -> Vec<(u64, u64)> {
 }
 
 fn xattrs(step: &Step<'_>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let _readable = Readable::for_now(step);
     let mut place = PathBuf::from(format!("/proc/self/fd/{}", step.dir.as_raw_fd()));
     place.push(step.name);
     let mut names = vec![0; 65_536];

@@ -131,7 +131,7 @@ impl Station {
     pub fn program_for_all(&self) -> PathBuf {
         let program = self.dir("bin").join("trash");
         if !program.exists() {
-            std::fs::copy(env!("CARGO_BIN_EXE_trash"), &program).unwrap();
+            std::fs::copy(self::program(), &program).unwrap();
             for dir in [self.scratch.path(), &self.dir("bin")] {
                 std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
             }
@@ -141,7 +141,7 @@ impl Station {
 
     /// The product's command with this station's surroundings.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trash"));
+        let mut command = Command::new(program());
         self.surround(&mut command);
         command.current_dir(self.scratch.path());
         command
@@ -376,7 +376,15 @@ fn kill_group(pid: u32) {
 
 /// Takes a mount away, whoever still uses it.
 pub fn detach(path: &Path) {
-    let _ = umount2(path, MntFlags::MNT_DETACH);
+    if umount2(path, MntFlags::MNT_DETACH).is_err() && !super::is_root() {
+        run(Command::new("fusermount3").args(["-u", "-z"]).arg(path));
+    }
+}
+
+/// The product's program: the one just built, or a copy of it where it can be reached.
+pub fn program() -> PathBuf {
+    std::env::var_os("TRASHFS_TEST_PROGRAM")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_trash")), PathBuf::from)
 }
 
 fn ends(daemon: &mut Child) -> bool {
