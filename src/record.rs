@@ -275,7 +275,7 @@ pub struct Root {
     pub cause: Cause,
     /// Which capture of this path within the operation, from 1 (the oldest).
     pub version: u32,
-    /// What the operation left at that path, if anything.
+    /// What the operation left at that path, for causes other than `remove`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
 }

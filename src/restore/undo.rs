@@ -232,12 +232,10 @@ fn plan_path(
     (oldest, newest): (&Known, &Known),
 ) -> Result<(), Failure> {
     let Candidate { at, attr, .. } = &oldest.candidate;
-    let removed = newest.cause == Cause::Remove;
-    let there = planner.present(path)?;
-    let Some(there) = there.filter(|_| !planner.provides(path)) else {
-        if removed || planner.provides(path) {
-            return planner.place(at, attr, path);
-        }
+    if newest.cause == Cause::Remove || planner.provides(path) {
+        return planner.place(at, attr, path);
+    }
+    let Some(there) = planner.present(path)? else {
         planner.leave(at, path, Why::GoneSince, None);
         return Ok(());
     };
@@ -246,8 +244,6 @@ fn plan_path(
         && (!there.is_dir() || planner.untouched_since(path, newest.compared_at)?);
     if left_so {
         planner.swap(at, attr, path, &there);
-    } else if removed {
-        return planner.place(at, attr, path);
     } else {
         planner.leave(at, path, Why::ChangedSince, Some(&there));
     }

@@ -160,7 +160,7 @@ fn met(
         (Cause::Remove, Some(_)) if !worth => Cause::Replace,
         (cause, _) => cause,
     };
-    let left = now.filter(|_| present == Present::Compared);
+    let left = now.filter(|_| cause != Cause::Remove && present == Present::Compared);
     Found {
         root: Root {
             path: Bytes::from(step.path),
