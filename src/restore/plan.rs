@@ -16,7 +16,7 @@ use crate::restore::capturing::Captures;
 use crate::restore::intent::{DirAttrs, Intent, Plan, Step, kind};
 use crate::restore::parents;
 use crate::restore::report::{LeftAlone, Mode, Placed, There, Why};
-use crate::restore::staged::{Candidate, Holding, StagedPath, absent};
+use crate::restore::staged::{Candidate, Holding, StagedPath, absent, sort_by_age};
 use crate::walk::{Flow, When, names_in, walk};
 use crate::workspace::Workspace;
 
@@ -458,11 +458,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 
 /// One candidate for each path, shallow paths first, and those that give way to it.
 pub(crate) fn choose(mut all: Vec<Candidate>, prefer: Prefer) -> (Vec<Candidate>, Vec<Candidate>) {
-    all.sort_by(|a, b| {
-        a.path()
-            .cmp(b.path())
-            .then_with(|| a.age_key().cmp(&b.age_key()))
-    });
+    sort_by_age(&mut all, |c| c);
     if prefer == Prefer::Newest {
         all.reverse();
     }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::record::{Bytes, Entry};
 use crate::restore::intent::Intent;
-use crate::restore::staged::{Candidate, Holding};
+use crate::restore::staged::{Candidate, Holding, sort_by_age};
 use crate::seal::Summary;
 use crate::workspace::Workspace;
 
@@ -93,7 +93,7 @@ pub(crate) fn version_of(
     version: u32,
 ) -> std::io::Result<Option<Candidate>> {
     let mut all = holding.exactly_at(path)?;
-    all.sort_by_key(Candidate::age_key);
+    sort_by_age(&mut all, |c| c);
     let summary = Summary::read(&holding.dir)?;
     let known = summary.as_ref().and_then(|s| {
         let numbered = |r: &crate::record::Root| r.version == version && r.path.as_path() == path;

@@ -1,6 +1,7 @@
 //! What an entry holds on disk, seen as roots: the topmost directories that were removed, and
 //! what was captured out of directories that stayed.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -12,7 +13,8 @@ use trashfs_mount::{Attr, Timestamp};
 use crate::beneath;
 use crate::failure::Failure;
 use crate::ids::EntryId;
-use crate::record::{Bytes, Cause};
+use crate::record::Bytes;
+use crate::seal::order;
 use crate::staging::{CONTAINER_MODE, EntryDir, Exceptions, Staging, Tree, TreeName};
 use crate::walk::{Flow, When, walk};
 
@@ -97,10 +99,8 @@ pub(crate) struct Candidate {
     pub(crate) at: StagedPath,
     /// Its attributes there.
     pub(crate) attr: Attr,
-    /// Cause of its tree.
-    pub(crate) cause: Cause,
-    /// Slot of its tree.
-    pub(crate) slot: u32,
+    /// Its tree.
+    pub(crate) tree: TreeName,
 }
 
 impl Candidate {
@@ -109,10 +109,38 @@ impl Candidate {
         self.at.path.as_path()
     }
 
-    /// Order among the captures of one path: captures set the change time. Clocks are coarse, so
-    /// that birth and slot decide between neighbours.
+    /// Which of captures of different operations is newer: captures set the change time. Clocks
+    /// are coarse, so that birth and slot decide between neighbours.
     pub(crate) fn age_key(&self) -> (Timestamp, Option<Timestamp>, u32) {
-        (self.attr.ctime, self.attr.btime, self.slot)
+        (self.attr.ctime, self.attr.btime, self.tree.slot)
+    }
+}
+
+/// Puts captures in the order of their paths, and those of one path in the order in which they
+/// were made; `of` finds the capture in each.
+pub(crate) fn sort_by_age<T>(all: &mut [T], of: impl Fn(&T) -> &Candidate) {
+    all.sort_by(|a, b| of(a).path().cmp(of(b).path()));
+    for versions in all.chunk_by_mut(|a, b| of(a).path() == of(b).path()) {
+        if versions.len() < 2 {
+            continue;
+        }
+        let place = |c: &Candidate| c.at.clone();
+        let made: Vec<_> = versions
+            .iter()
+            .map(|v| {
+                let Candidate { at, attr, .. } = of(v);
+                (&at.entry, of(v).tree, attr)
+            })
+            .collect();
+        let when: HashMap<StagedPath, Timestamp> = versions
+            .iter()
+            .map(|v| place(of(v)))
+            .zip(order::when_made(&made))
+            .collect();
+        versions.sort_by_key(|v| {
+            let c = of(v);
+            (when.get(&c.at).copied(), c.attr.btime, c.tree.slot)
+        });
     }
 }
 
@@ -216,8 +244,7 @@ impl Holding {
                 path: path.into(),
             },
             attr: *attr,
-            cause: tree.name.cause,
-            slot: tree.name.slot,
+            tree: tree.name,
         }
     }
 }

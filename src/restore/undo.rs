@@ -13,7 +13,7 @@ use crate::restore::capturing::Captures;
 use crate::restore::intent::{Plan, UNDONE};
 use crate::restore::plan::{Planner, Prefer};
 use crate::restore::report::{Mode, UndoSpec, Undone, UndoneOperation, Why};
-use crate::restore::staged::{Candidate, Holding};
+use crate::restore::staged::{Candidate, Holding, sort_by_age};
 use crate::restore::{carry_out, in_words, refuse_if_in_the_way, select, verify};
 use crate::seal::Summary;
 use crate::staging::read_record;
@@ -211,7 +211,8 @@ fn plan(ws: &Workspace, entries: &[&Entry], holdings: &[Holding]) -> Result<Plan
         Captures::by(MADE_BY),
     )?;
     for (path, mut versions) in paths {
-        versions.sort_by_key(|k| (k.removed_at, k.candidate.age_key()));
+        sort_by_age(&mut versions, |known| &known.candidate);
+        versions.sort_by_key(|known| known.removed_at);
         let [oldest, .., newest] = versions.as_slice() else {
             plan_path(&mut planner, &later, &path, (&versions[0], &versions[0]))?;
             continue;
@@ -262,7 +263,7 @@ fn known_roots(entry: &Entry, holding: &Holding) -> Result<Vec<Known>, Failure> 
     let known = roots.into_iter().map(|candidate| {
         let fact = facts.get(&(candidate.at.tree.as_str(), candidate.path()));
         Known {
-            cause: fact.map_or(candidate.cause, |root| root.cause),
+            cause: fact.map_or(candidate.tree.cause, |root| root.cause),
             left: fact.and_then(|root| root.left),
             compared_at: summary.as_ref().and_then(|s| s.compared_at),
             removed_at: entry.removed_at,

@@ -2,6 +2,7 @@
 //! it, and from then on read instead of walked.
 
 pub mod manifest;
+pub(crate) mod order;
 mod shape;
 mod survey;
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use trashfs_mount::{Attr, FileKind};
 
+use crate::ids::EntryId;
 use crate::record::{Bytes, Cause, Keep, Kind, Left, Root};
-use crate::seal::{SUMMARY_FORMAT, Summary, causes_of};
+use crate::seal::{SUMMARY_FORMAT, Summary, causes_of, order};
 use crate::staging::{CONTAINER_MODE, EntryDir, Tree, TreeName};
 use crate::walk::{Flow, Step, When, walk};
 use crate::{beneath, clock};
@@ -34,8 +35,7 @@ pub enum Present {
 /// A root as the walk meets it.
 struct Found {
     root: Root,
-    /// When it came into staging: the order of versions.
-    changed: (i64, u32),
+    attr: Attr,
     tree: TreeName,
 }
 
@@ -169,7 +169,7 @@ fn met(
             version: 1,
             left: left.as_ref().map(Left::of),
         },
-        changed: (step.attr.ctime.secs, step.attr.ctime.nanos),
+        attr: *step.attr,
         tree,
     }
 }
@@ -193,12 +193,10 @@ pub fn occupied(dev: u64, dir: &EntryDir) -> io::Result<u64> {
 }
 
 fn summarise(dir: &EntryDir, mut found: Vec<Found>, counts: Counts) -> Summary {
-    found.sort_by(|a, b| {
-        (&a.root.path, a.changed, a.tree.slot).cmp(&(&b.root.path, b.changed, b.tree.slot))
-    });
-    for at in 1..found.len() {
-        if found[at].root.path == found[at - 1].root.path {
-            found[at].root.version = found[at - 1].root.version + 1;
+    found.sort_by(|a, b| a.root.path.cmp(&b.root.path));
+    for versions in found.chunk_by_mut(|a, b| a.root.path == b.root.path) {
+        if versions.len() > 1 {
+            number(&dir.id, versions);
         }
     }
     let (trees, roots): (Vec<String>, Vec<Root>) = found
@@ -217,6 +215,18 @@ fn summarise(dir: &EntryDir, mut found: Vec<Found>, counts: Counts) -> Summary {
         bytes: counts.bytes,
         compared_at: None,
     }
+}
+
+/// Numbers the captures of one path from the oldest.
+fn number(entry: &EntryId, versions: &mut [Found]) {
+    let made: Vec<_> = versions.iter().map(|f| (entry, f.tree, &f.attr)).collect();
+    let when = order::when_made(&made);
+    let mut turns: Vec<usize> = (0..versions.len()).collect();
+    turns.sort_by_key(|at| (when[*at], versions[*at].tree.slot));
+    for (version, at) in (1..).zip(turns) {
+        versions[at].root.version = version;
+    }
+    versions.sort_by_key(|f| f.root.version);
 }
 
 fn common_kind(roots: &[Root]) -> Kind {

@@ -1,8 +1,11 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::bench::Bench;
+use super::spec;
 use crate::ids::OperationId;
 use crate::journal::State;
 use crate::record::{Cause, Keep};
-use crate::restore::{UndoSpec, Why, undo};
+use crate::restore::{UndoSpec, Why, restore, undo};
 
 fn replacing() -> UndoSpec {
     UndoSpec {
@@ -181,6 +184,27 @@ fn what_was_removed_and_filled_again_by_one_command_counts_as_overwritten() {
     undo(&bench.ws, &replacing()).unwrap();
     assert_eq!(bench.read("f"), "text 1");
     assert_eq!(bench.contents(), ["text 1", "text 2"]);
+}
+
+#[test]
+fn versions_keep_their_order_when_an_older_one_is_touched_by_another_link() {
+    for taken_back in [true, false] {
+        let bench = Bench::new();
+        bench.write("f", "text 1");
+        std::fs::hard_link(bench.path("f"), bench.path("g")).unwrap();
+        let op = bench.op().remove("f");
+        bench.write("f", "text 2");
+        let entry = op.remove_into("remove-365d-2", "f").seal();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::set_permissions(bench.path("g"), PermissionsExt::from_mode(0o600)).unwrap();
+        if taken_back {
+            undo(&bench.ws, &UndoSpec::default()).unwrap();
+            assert_eq!(bench.read("f"), "text 1");
+        } else {
+            restore(&bench.ws, &spec(&entry)).unwrap();
+            assert_eq!(bench.read("f"), "text 2");
+        }
+    }
 }
 
 #[test]
