@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use self::convert::{caller, decode_device, errno, file_attr, file_type, new_time};
 use self::passthrough::Passthrough;
-use self::reply::{STEADY_TTL, reply_attr, reply_empty, reply_entry, reply_xattr, ttl};
+use self::reply::{STEADY_TTL, reply_empty, reply_xattr};
 use crate::overlay::{AttrChanges, Overlay};
 use crate::{Interceptor, NodeId, ServeOptions};
 
@@ -85,7 +85,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
             Err(Errno::NOENT) => {
                 reply.entry(&STEADY_TTL, &convert::NOTHING, Generation(0));
             }
-            found => reply_entry(reply, found),
+            found => self.reply_entry(reply, found),
         }
     }
 
@@ -94,7 +94,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attr(reply, self.overlay.getattr(node.0, handle.map(|h| h.0)));
+        self.reply_attr(reply, self.overlay.getattr(node.0, handle.map(|h| h.0)));
     }
 
     fn setattr(
@@ -127,7 +127,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         let changed = self
             .overlay
             .setattr(caller(request), node.0, handle, &changes);
-        reply_attr(reply, changed);
+        self.reply_attr(reply, changed);
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
@@ -151,7 +151,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         let made = self
             .overlay
             .mknod(caller(request), parent.0, name, (mode, umask), device);
-        reply_entry(reply, made);
+        self.reply_entry(reply, made);
     }
 
     fn mkdir(
@@ -166,7 +166,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         let made = self
             .overlay
             .mkdir(caller(request), parent.0, name, (mode, umask));
-        reply_entry(reply, made);
+        self.reply_entry(reply, made);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -188,7 +188,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         let made = self
             .overlay
             .symlink(caller(request), parent.0, name, target);
-        reply_entry(reply, made);
+        self.reply_entry(reply, made);
     }
 
     fn rename(
@@ -217,7 +217,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         let made = self
             .overlay
             .link(caller(request), node.0, new_parent.0, new_name);
-        reply_entry(reply, made);
+        self.reply_entry(reply, made);
     }
 
     fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -225,7 +225,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
             Ok(opened) => opened,
             Err(error) => return reply.error(errno(error)),
         };
-        if opened.unsteady {
+        if opened.unsteady && self.passthrough.hides_writes() {
             self.distrust_attributes(node.0);
         }
         let handle = FileHandle(opened.handle);
@@ -259,7 +259,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
             reply.open_backing(&*self.overlay.file(handle)?)
         });
         // One time to live for name and attributes is all that this reply has.
-        let (ttl, attr) = (ttl(found.steady), file_attr(&found.attr));
+        let (ttl, attr) = (self.ttl(found.steady), file_attr(&found.attr));
         let (generation, handle) = (Generation(found.generation), FileHandle(handle));
         match backing {
             Some(backing) => {
@@ -392,7 +392,7 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
                     INodeNo(found.node),
                     entry.next_offset,
                     entry.name,
-                    &ttl(found.steady),
+                    &self.ttl(found.steady),
                     &file_attr(&found.attr),
                     Generation(found.generation),
                 ),

@@ -27,6 +27,8 @@ const SHARDS: usize = 16;
 /// Decides, inode by inode, between passthrough and ordinary requests.
 pub(super) struct Passthrough {
     wanted: AtomicBool,
+    /// At least one inode was.
+    used: AtomicBool,
     inodes: [Mutex<HashMap<NodeId, Open>>; SHARDS],
 }
 
@@ -34,12 +36,19 @@ impl Passthrough {
     pub(super) fn new(wanted: bool) -> Self {
         Self {
             wanted: AtomicBool::new(wanted),
+            used: AtomicBool::new(false),
             inodes: Default::default(),
         }
     }
 
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether backing files may be written through mapped memory without the kernel's telling
+    /// the mount's inode. Where every write is a request, it knows of all.
+    pub(super) fn hides_writes(&self) -> bool {
+        self.is_wanted() || self.used.load(Ordering::Relaxed)
     }
 
     /// For the life of the mount.
@@ -78,7 +87,10 @@ impl Passthrough {
             return Way::Ordinary;
         }
         match register() {
-            Ok(backing) => Way::Backed(Arc::new(backing)),
+            Ok(backing) => {
+                self.used.store(true, Ordering::Relaxed);
+                Way::Backed(Arc::new(backing))
+            }
             Err(error) => {
                 tracing::info!(%error, "no passthrough: the kernel refuses backing files");
                 self.give_up();
