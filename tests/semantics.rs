@@ -428,7 +428,7 @@ fn promise_7_only_one_name_is_reserved() {
 
 #[test]
 fn promise_8_another_user_reaches_nothing_that_is_kept() {
-    if !common::is_root() {
+    if !is_root() {
         skip("promise 8", "it takes root to be two users");
         return;
     }

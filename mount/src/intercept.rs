@@ -170,9 +170,9 @@ pub trait Interceptor: Send + Sync + 'static {
     /// A new file, directory, link or special file has just been made.
     fn created(&self, caller: Caller, attr: &Attr);
 
-    /// A file is about to be opened for writing. Whoever looks after the disk's room may take a
-    /// moment here.
-    fn opening_to_write(&self) {}
+    /// `node` is about to be opened for writing. Whoever looks after the disk's room, or wants to
+    /// see a file before somebody else changes it, may take a moment here.
+    fn opening_to_write(&self, _caller: Caller, _node: NodeId) {}
 
     /// The last writable handle of a victim that had `writers > 0` was closed.
     fn writers_gone(&self, node: NodeId);

@@ -224,6 +224,7 @@ mod tests {
             uid: 0,
             gid: 0,
             comm: "x".into(),
+            asked_to_remove: false,
         };
         let (record, _) = read(&process);
         assert_eq!(record.cwd, std::env::current_dir().ok().map(Bytes::from));

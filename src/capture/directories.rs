@@ -34,7 +34,7 @@ impl Capture {
         let name = victim.name;
         // Its number may be another's as soon as it is gone.
         self.dirs.forget(victim.node);
-        let kept = match self.decide(caller, &process, &place, name, cause, victim.attr) {
+        let kept = match self.decide(&process, &place, name, cause, victim.attr) {
             Decision::Keep(kept) => kept,
             Decision::Delete { rule } => {
                 self.dirs.void();

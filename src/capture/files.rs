@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use trashfs_mount::{Caller, FileKind, Verdict, Victim};
+use trashfs_mount::{Caller, FileKind, NodeId, Verdict, Victim};
 
 use super::Capture;
 use super::copy::Draft;
@@ -34,7 +34,7 @@ impl Capture {
             Some((place, name)) => (place, Cow::Borrowed(name), Cause::Replace),
             None => (&here, Cow::Borrowed(victim.name), Cause::Remove),
         };
-        let kept = match self.decide(caller, &process, place, &name, cause, victim.attr) {
+        let kept = match self.decide(&process, place, &name, cause, victim.attr) {
             Decision::Keep(kept) => kept,
             Decision::Delete { rule } => return Ok(self.let_go(place.path.join(&name), rule)),
         };
@@ -102,7 +102,7 @@ impl Capture {
         let dir = self.put(&capturing, Some(victim.dir), name, |dir| {
             draft.place(&dir.fd, name)
         })?;
-        Ok(self.prepared(capturing, victim, name, dir, How::Copied))
+        Ok(self.prepared(capturing, victim, None, name, dir, How::Copied))
     }
 
     /// `rename(2)` onto a file: a second name for it in staging.
@@ -115,7 +115,7 @@ impl Capture {
         let process = self.processes.of(caller);
         let place = self.dirs.place(target.dir)?;
         let name = target.name;
-        let kept = match self.decide(caller, &process, &place, name, Cause::Replace, target.attr) {
+        let kept = match self.decide(&process, &place, name, Cause::Replace, target.attr) {
             Decision::Keep(kept) => kept,
             Decision::Delete { rule } => return Ok(self.let_go(place.path.join(name), rule)),
         };
@@ -131,7 +131,9 @@ impl Capture {
             linked
         });
         match linked {
-            Ok(dir) => Ok(self.prepared(capturing, target, name, dir, How::Linked)),
+            Ok(dir) => {
+                Ok(self.prepared(capturing, target, Some(source.node), name, dir, How::Linked))
+            }
             Err(Errno::XDEV) => self.capture_copy(capturing, target, name),
             Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) if refused.get() => {
                 self.replace_by_exchange(&capturing, source, target)
@@ -174,14 +176,7 @@ impl Capture {
         }
         let process = self.processes.of(caller);
         let place = self.dirs.place(file.dir)?;
-        let decision = self.decide(
-            caller,
-            &process,
-            &place,
-            file.name,
-            Cause::Truncate,
-            file.attr,
-        );
+        let decision = self.decide(&process, &place, file.name, Cause::Truncate, file.attr);
         let kept = match decision {
             Decision::Keep(kept) => kept,
             Decision::Delete { rule } => {
@@ -193,13 +188,21 @@ impl Capture {
         let dir = self.put(&capturing, None, file.name, |dir| {
             draft.place(&dir.fd, file.name)
         })?;
-        Ok(self.prepared(capturing, file, file.name, dir, How::Truncated))
+        Ok(self.prepared(
+            capturing,
+            file,
+            Some(file.node),
+            file.name,
+            dir,
+            How::Truncated,
+        ))
     }
 
     fn prepared(
         &self,
         capturing: Capturing<'_>,
         victim: &Victim<'_>,
+        successor: Option<NodeId>,
         name: &OsStr,
         dir: Arc<StagedDir>,
         how: How,
@@ -215,7 +218,8 @@ impl Capture {
             }
         }
         let pending = Pending::File(StagedFile {
-            _operation: capturing.operation,
+            operation: capturing.operation,
+            successor,
             entry: capturing.entry,
             dir,
             name: name.to_owned(),

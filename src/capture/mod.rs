@@ -55,7 +55,7 @@ use self::links::StagedLinks;
 use self::nested::Nested;
 use self::operation::{InUse, Operations};
 use self::origins::Origins;
-use self::process::{Process, Processes};
+use self::process::{Group, Process, Processes};
 pub(crate) use self::reserve::make_way;
 use self::settle::Tickets;
 use self::trees::Trees;
@@ -88,6 +88,9 @@ pub enum CaptureEvent {
     },
     /// To be answered once everything sent before is in the journal.
     Sync(Sender<()>),
+    /// To be answered once every entry closed before has been looked at: what its operation
+    /// left is noted then.
+    Seen(Sender<()>),
     /// Nothing more will come: write what there is and end.
     Stop,
 }
@@ -96,6 +99,8 @@ pub enum CaptureEvent {
 const TICK: Duration = Duration::from_millis(200);
 /// How often a full disk is looked at for room to hold back again.
 const FULL_TICK: Duration = Duration::from_secs(1);
+/// How long a writer waits until what it is about to change has been noted.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 /// How long `close_all` waits for captures under way.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The share of the process's descriptors that staged directories may take.
@@ -209,6 +214,17 @@ impl Capture {
         all
     }
 
+    /// Somebody else is about to write to what an operation of `group` left: that operation is
+    /// over, and what it left is noted first. So undo can tell later work from it.
+    fn look_before_it_changes(&self, group: Group) {
+        if self.operations.close_group(group) {
+            let (seen, wait) = std::sync::mpsc::channel();
+            self.closer.send(CaptureEvent::Seen(seen));
+            // Whatever the outcome, the writer goes on: undo then captures what it takes back.
+            let _ = wait.recv_timeout(LOOK_MAX);
+        }
+    }
+
     fn operation(&self, process: &Process) -> InUse {
         let (operation, opened) = self.operations.of(process);
         if opened {
@@ -219,7 +235,6 @@ impl Capture {
 
     fn decide(
         &self,
-        caller: Caller,
         process: &Process,
         place: &dirs::Place,
         name: &OsStr,
@@ -241,7 +256,8 @@ impl Capture {
             comm: &process.comm,
             size_bytes: attr.size_bytes,
             age_s,
-            scratch: young && self.origins.is_scratch(file, caller.tid, process.pid),
+            scratch: young && self.origins.is_scratch(file, process),
+            asked_to_remove: process.asked_to_remove,
             cache: place.cache,
         })
     }
@@ -327,7 +343,21 @@ impl Interceptor for Capture {
     }
 
     fn created(&self, caller: Caller, attr: &Attr) {
-        self.origins.born((attr.dev, attr.ino), caller.tid);
+        let process = self.processes.of(caller);
+        // A file made anew under the name of one that was just removed is what the operation
+        // left there. Numbers of other filesystems' nodes are not known here.
+        if self.operations.is_open(process.group) && attr.dev == self.staging.main().root_attr.dev {
+            self.origins.overwritten_by(attr.ino, process.group);
+        }
+        self.origins.born((attr.dev, attr.ino), process);
+    }
+
+    fn opening_to_write(&self, caller: Caller, node: NodeId) {
+        if let Some(group) = self.origins.overwrote(node)
+            && group != self.processes.of(caller).group
+        {
+            self.look_before_it_changes(group);
+        }
     }
 
     fn writers_gone(&self, node: NodeId) {

@@ -76,6 +76,11 @@ impl Operation {
         process.leader_start.is_none() || process.leader_start == self.leader_start
     }
 
+    /// Whose it is.
+    pub(super) fn group(&self) -> Group {
+        self.group
+    }
+
     /// Its entry kept in the way `keep`.
     pub(super) fn entry(&self, keep: Keep) -> &Arc<OpenEntry> {
         let cell = match keep {
@@ -338,6 +343,23 @@ impl Operations {
         }
     }
 
+    /// Whether `group` has an operation open.
+    pub(super) fn is_open(&self, group: Group) -> bool {
+        self.open.read().contains_key(&group)
+    }
+
+    /// Closes the operation of `group`; false when it has none open.
+    pub(super) fn close_group(&self, group: Group) -> bool {
+        if !self.is_open(group) {
+            return false;
+        }
+        let operation = self.open.write().remove(&group);
+        if let Some(operation) = &operation {
+            self.close(operation);
+        }
+        operation.is_some()
+    }
+
     fn close(&self, operation: &Operation) {
         if operation.uses.close() {
             self.finish(operation);
@@ -425,6 +447,7 @@ mod tests {
             uid: 0,
             gid: 0,
             comm: "rm".into(),
+            asked_to_remove: false,
         }
     }
 

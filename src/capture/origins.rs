@@ -4,21 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use trashfs_mount::NodeId;
+
 use super::links::FileId;
-use super::process::{Group, process_of_thread};
+use super::process::{Group, Process, comm_of};
 use super::recent::Recent;
 
 /// What a process makes and removes within this time is scratch.
 pub(super) const SCRATCH_MAX: Duration = Duration::from_secs(10);
 const BIRTHS_MAX: usize = 1 << 15;
 const FORMER_MAX: usize = 1024;
+const OVERWROTE_MAX: usize = 1 << 13;
 /// How long an editor may take between moving the original away and removing it.
 const FORMER_FRESH: Duration = Duration::from_secs(60);
 
 /// Makers of new files and former names of moved ones.
 pub(super) struct Origins {
-    births: Recent<FileId, (Instant, u32)>,
+    births: Recent<FileId, (Instant, Arc<Process>)>,
     former: Recent<FileId, (Instant, Group, Arc<Path>)>,
+    overwrote: Recent<NodeId, Group>,
 }
 
 impl Origins {
@@ -26,25 +30,37 @@ impl Origins {
         Self {
             births: Recent::new(BIRTHS_MAX),
             former: Recent::new(FORMER_MAX),
+            overwrote: Recent::new(OVERWROTE_MAX),
         }
     }
 
-    /// Thread `tid` has just made `file`.
-    pub(super) fn born(&self, file: FileId, tid: u32) {
-        if tid != 0 {
-            self.births.insert(file, (Instant::now(), tid));
+    /// `maker` has just made `file`.
+    pub(super) fn born(&self, file: FileId, maker: Arc<Process>) {
+        if maker.pid != 0 {
+            self.births.insert(file, (Instant::now(), maker));
         }
     }
 
-    /// Whether the process of thread `tid` (process `pid`) made `file` within [`SCRATCH_MAX`].
-    pub(super) fn is_scratch(&self, file: FileId, tid: u32, pid: u32) -> bool {
+    /// Whether `process` made `file` within [`SCRATCH_MAX`]. A process that has become another
+    /// program since (execve(2)) is not the same.
+    pub(super) fn is_scratch(&self, file: FileId, process: &Process) -> bool {
         let Some((at, maker)) = self.births.get(&file) else {
             return false;
         };
-        if at.elapsed() > SCRATCH_MAX {
-            return false;
-        }
-        maker == tid || (pid != 0 && process_of_thread(maker) == Some(pid))
+        at.elapsed() <= SCRATCH_MAX
+            && maker.pid == process.pid
+            && comm_of(process.pid).is_none_or(|now| now == *maker.comm)
+    }
+
+    /// A command of `group` has put `node` in the place of what it captured, or has captured
+    /// what was in it.
+    pub(super) fn overwritten_by(&self, node: NodeId, group: Group) {
+        self.overwrote.insert(node, group);
+    }
+
+    /// Whose command wrote to `node` last by overwriting, lately.
+    pub(super) fn overwrote(&self, node: NodeId) -> Option<Group> {
+        self.overwrote.get(&node)
     }
 
     /// `file` was moved away from `path` by a command.
@@ -64,16 +80,32 @@ impl Origins {
 mod tests {
     use super::*;
 
+    fn process(pid: u32, comm: &str) -> Arc<Process> {
+        Arc::new(Process {
+            group: Group {
+                pgid: pid,
+                sid: 1,
+                unseen_uid: 0,
+            },
+            leader_start: None,
+            pid,
+            uid: 0,
+            gid: 0,
+            comm: comm.into(),
+            asked_to_remove: false,
+        })
+    }
+
     #[test]
-    fn what_another_thread_of_the_process_made_is_its_own_too() {
+    fn what_a_process_made_is_scratch_until_it_becomes_another_program() {
         let origins = Origins::new();
-        let tid = |t: rustix::process::Pid| t.as_raw_nonzero().get().unsigned_abs();
-        let maker = tid(rustix::thread::gettid());
-        origins.born((1, 2), maker);
         let pid = std::process::id();
-        assert!(origins.is_scratch((1, 2), maker, pid));
-        assert!(origins.is_scratch((1, 2), maker + 100_000, pid));
-        assert!(!origins.is_scratch((1, 2), 1, 1));
-        assert!(!origins.is_scratch((1, 3), maker, pid));
+        let here = process(pid, &comm_of(pid).unwrap());
+        origins.born((1, 2), here.clone());
+        assert!(origins.is_scratch((1, 2), &here));
+        assert!(!origins.is_scratch((1, 3), &here));
+        assert!(!origins.is_scratch((1, 2), &process(1, &here.comm)));
+        origins.born((1, 4), process(here.pid, "bash"));
+        assert!(!origins.is_scratch((1, 4), &here));
     }
 }

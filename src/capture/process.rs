@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags};
 use trashfs_mount::Caller;
 
 use super::recent::Recent;
+use crate::policy::is_git;
 
 /// How long an answer is taken for true: the kernel can't reuse a thread id within it.
 const FRESH: Duration = Duration::from_secs(1);
@@ -35,6 +36,8 @@ pub(super) struct Process {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) comm: Box<str>,
+    /// It is git and was asked to remove something.
+    pub(super) asked_to_remove: bool,
 }
 
 /// The callers seen lately.
@@ -78,6 +81,7 @@ fn unseen(caller: Caller) -> Process {
         uid: caller.uid,
         gid: caller.gid,
         comm: "".into(),
+        asked_to_remove: false,
     }
 }
 
@@ -102,8 +106,25 @@ fn read(caller: Caller) -> Option<Process> {
         pid,
         uid: caller.uid,
         gid: caller.gid,
+        asked_to_remove: is_git(&stat.comm) && git_was_asked_to_remove(pid),
         comm: stat.comm.into(),
     })
+}
+
+/// Subcommands of git by which a person removes; what others remove is housekeeping.
+const REMOVING: [&[u8]; 4] = [b"clean", b"rm", b"worktree", b"submodule"];
+
+fn git_was_asked_to_remove(pid: u32) -> bool {
+    // A process that is gone already can be asked nothing: its removals are kept for longer.
+    std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| {
+        line.split(|b| *b == 0).any(|arg| REMOVING.contains(&arg))
+    })
+}
+
+/// The name of process `pid` as it is now; none when it is gone.
+pub(super) fn comm_of(pid: u32) -> Option<String> {
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned())
 }
 
 /// The id of the process that thread `tid` belongs to.

@@ -30,8 +30,10 @@ pub(super) enum How {
 /// A staged file whose original is still in place.
 pub(super) struct StagedFile {
     /// Keeps it open until the outcome is known.
-    pub(super) _operation: InUse,
+    pub(super) operation: InUse,
     pub(super) entry: Arc<OpenEntry>,
+    /// What the path names after an overwriting.
+    pub(super) successor: Option<NodeId>,
     pub(super) dir: Arc<StagedDir>,
     pub(super) name: OsString,
     pub(super) attr: Attr,
@@ -93,6 +95,9 @@ impl Capture {
         if file.how == How::Linked && file.attr.nlink <= 1 {
             // Only the staged name is left: nobody in the workspace can ask.
             self.links.change((file.attr.dev, file.attr.ino), -1);
+        }
+        if let Some(node) = file.successor {
+            self.origins.overwritten_by(node, file.operation.group());
         }
         self.closer.count(&file.entry, content_bytes(&file.attr));
     }

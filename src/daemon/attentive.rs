@@ -47,8 +47,9 @@ impl Interceptor for Attentive {
         self.capture.created(caller, attr);
     }
 
-    fn opening_to_write(&self) {
+    fn opening_to_write(&self, caller: Caller, node: NodeId) {
         self.nudge.wait_for_room();
+        self.capture.opening_to_write(caller, node);
     }
 
     fn writers_gone(&self, node: NodeId) {

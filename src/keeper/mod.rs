@@ -200,6 +200,10 @@ impl Work {
                 // Whoever asked may have given up waiting.
                 let _ = done.send(());
             }
+            CaptureEvent::Seen(done) => {
+                // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
             CaptureEvent::Stop => {}
         }
     }

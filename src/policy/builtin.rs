@@ -33,8 +33,13 @@ pub(super) const BUILTINS: [Builtin; 5] = [
     },
     Builtin {
         name: "git",
-        about: "what git itself removes under .git",
-        fits: |subject, marks| marks.git && subject.cause == Cause::Remove && is_git(subject.comm),
+        about: "what git itself removes under .git, unless it was asked to remove",
+        fits: |subject, marks| {
+            marks.git
+                && subject.cause == Cause::Remove
+                && is_git(subject.comm)
+                && !subject.asked_to_remove
+        },
         keep: Keep::Local,
         retain_s: DAY,
     },
@@ -90,7 +95,8 @@ impl Marks {
     }
 }
 
-fn is_git(comm: &str) -> bool {
+/// Whether `comm` is the name of a git process.
+pub(crate) fn is_git(comm: &str) -> bool {
     comm == "git" || comm.starts_with("git-")
 }
 
@@ -122,6 +128,7 @@ mod tests {
             path: Path::new(path),
             cause,
             comm,
+            asked_to_remove: false,
             size_bytes: 1,
             age_s: 1,
             scratch,

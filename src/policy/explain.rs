@@ -191,6 +191,7 @@ pub fn explain(workspace: &Workspace, question: &Question) -> Result<Explanation
         path: &path,
         cause: question.cause,
         comm: &question.process,
+        asked_to_remove: false,
         size_bytes: question.size_bytes.unwrap_or(size_bytes),
         age_s: question.age_s.unwrap_or(age_s),
         scratch: false,

@@ -252,6 +252,7 @@ mod tests {
             path: Path::new(path),
             cause: Cause::Remove,
             comm: "rm",
+            asked_to_remove: false,
             size_bytes: 0,
             age_s: 0,
             scratch: false,

@@ -19,6 +19,7 @@ use std::path::Path;
 use crate::record::{Cause, Kept};
 
 pub use budget::{Budget, Share};
+pub(crate) use builtin::is_git;
 pub use cachedir::{CACHEDIR_TAG, is_cache, is_tagged};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, Question, Source, explain};
@@ -35,6 +36,8 @@ pub struct Subject<'a> {
     pub cause: Cause,
     /// Name of the calling process (proc(5) `comm`).
     pub comm: &'a str,
+    /// The calling process is git and was asked to remove (`git clean`, `git rm` and the like).
+    pub asked_to_remove: bool,
     /// Length in bytes.
     pub size_bytes: u64,
     /// Age since its birth (else its last modification) in seconds.

@@ -251,6 +251,7 @@ impl<'a> Making<'a> {
             path: &victim.path,
             cause: Cause::Remove,
             comm: "trash",
+            asked_to_remove: false,
             size_bytes: victim.attr.size_bytes,
             age_s: u64::try_from(age_s).unwrap_or(0),
             scratch: false,

@@ -94,6 +94,7 @@ fn policy_of(ws: &Workspace, path: &Path, there: &Attr) -> Kept {
         path,
         cause,
         comm: "trash",
+        asked_to_remove: false,
         size_bytes: there.size_bytes,
         age_s: u64::try_from(age_s).unwrap_or(0),
         scratch: false,

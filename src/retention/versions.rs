@@ -54,6 +54,7 @@ fn bound(ws: &Workspace, path: &Path) -> Option<u32> {
         path,
         cause: Cause::Replace,
         comm: "",
+        asked_to_remove: false,
         size_bytes: 0,
         age_s: 0,
         scratch: false,

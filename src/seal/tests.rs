@@ -103,7 +103,7 @@ fn what_the_operation_put_in_its_place_makes_a_removal_a_replacement() {
 fn captures_of_one_path_are_numbered_from_the_oldest() {
     let f = Fixture::new();
     let op = f.begin(Keep::Local, clock::now());
-    for (slot, content) in [(2, "first"), (1, "second")] {
+    for (slot, content) in [(3, "first"), (2, "second")] {
         f.write("notes", content);
         f.capture_slot(&op.entry, "notes", Cause::Replace, DAY * 7, slot);
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -112,7 +112,7 @@ fn captures_of_one_path_are_numbered_from_the_oldest() {
     let dir = f.ws.staging.entry(&op.entry).unwrap().unwrap();
     let summary = Summary::read(&dir).unwrap().unwrap();
     assert_eq!(roots(&shape.entry), ["notes replace 1", "notes replace 2"]);
-    assert_eq!(summary.trees, ["replace-7d-2", "replace-7d-1"]);
+    assert_eq!(summary.trees, ["replace-7d-3", "replace-7d-2"]);
 }
 
 #[test]

@@ -147,8 +147,7 @@ fn undo_does_not_touch_what_was_written_later() {
     for how in &OVERWRITINGS {
         let station = Station::new();
         let ws = overwritten(&station, &station.dir("work"), how);
-        // The operation is over and noted before somebody else works on.
-        ws.list(&["--all"]);
+        // At once: what the operation left is noted before somebody else may write to it.
         ws.sh("echo later >> notes.txt").ok();
         let later = content(&ws);
         ws.trash(["undo", "--cause", "replace"]).ends_with(2);

@@ -220,8 +220,8 @@ impl<I: Interceptor> Filesystem for Kernel<I> {
         self.reply_entry(reply, made);
     }
 
-    fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let opened = match self.overlay.open(node.0, flags.0) {
+    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opened = match self.overlay.open(caller(request), node.0, flags.0) {
             Ok(opened) => opened,
             Err(error) => return reply.error(errno(error)),
         };

@@ -56,11 +56,11 @@ pub struct Opened {
 
 impl<I: Interceptor> Overlay<I> {
     /// `open(2)` of an existing regular file.
-    pub fn open(&self, node: NodeId, flags: i32) -> Result<Opened, Errno> {
+    pub fn open(&self, caller: Caller, node: NodeId, flags: i32) -> Result<Opened, Errno> {
         let flags = backing_flags(flags);
         let access = Access::of(flags);
         if access.writes() {
-            self.interceptor.opening_to_write();
+            self.interceptor.opening_to_write(caller, node);
         }
         self.nodes.opening(node, access);
         match self.open_backing(node, flags) {

@@ -17,6 +17,7 @@ fn subject(path: &str, cause: Cause) -> Subject<'_> {
         path: Path::new(path),
         cause,
         comm: "rm",
+        asked_to_remove: false,
         size_bytes: 1 << 20,
         age_s: 60,
         scratch: false,
@@ -165,7 +166,7 @@ proptest! {
         cache: bool,
     ) {
         let path = Path::new(path);
-        let subject = Subject { path, cause, comm, size_bytes, age_s, scratch, cache };
+        let subject = Subject { path, cause, comm, asked_to_remove: false, size_bytes, age_s, scratch, cache };
         let outcome = |rules: &Rules| rules.outcome(rules.deciders(&subject), &subject);
         let both = rules(&station, &workspace);
         let alone = rules(&station, "");

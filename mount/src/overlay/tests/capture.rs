@@ -59,8 +59,8 @@ fn a_captured_file_that_is_not_open_answers_from_its_place() {
     fixture.unlink("a").unwrap();
     let (attr, _) = fixture.overlay.getattr(a, None).unwrap();
     assert_eq!((attr.size_bytes, attr.nlink), (3, 0));
-    assert!(fixture.overlay.open(a, libc::O_RDONLY).is_ok());
-    let written = fixture.overlay.open(a, libc::O_RDWR);
+    assert!(fixture.overlay.open(ROOT_USER, a, libc::O_RDONLY).is_ok());
+    let written = fixture.overlay.open(ROOT_USER, a, libc::O_RDWR);
     assert_eq!(written.unwrap_err(), Errno::STALE);
     let linked = fixture.overlay.link(ROOT_USER, a, ROOT, OsStr::new("b"));
     assert_eq!(linked.unwrap_err(), Errno::NOENT);
@@ -72,7 +72,7 @@ fn links_that_nobody_has_looked_at_count() {
     fixture.write("a", "one");
     std::fs::hard_link(fixture.dir.path().join("a"), fixture.dir.path().join("b")).unwrap();
     let a = fixture.node("a");
-    let opened = fixture.overlay.open(a, libc::O_RDONLY).unwrap();
+    let opened = fixture.overlay.open(ROOT_USER, a, libc::O_RDONLY).unwrap();
     fixture.unlink("a").unwrap();
     let (attr, _) = fixture.overlay.getattr(a, Some(opened.handle)).unwrap();
     assert_eq!(attr.nlink, 1);
@@ -87,7 +87,12 @@ fn a_removed_file_works_as_long_as_the_kernel_knows_it() {
     assert_eq!(attr.nlink, 0);
     assert_eq!(fixture.overlay.write(handle, 0, b"x", false), Ok(1));
     fixture.overlay.release(handle);
-    assert!(fixture.overlay.open(a.node, libc::O_RDONLY).is_ok());
+    assert!(
+        fixture
+            .overlay
+            .open(ROOT_USER, a.node, libc::O_RDONLY)
+            .is_ok()
+    );
     fixture.overlay.forget(a.node, 1);
     assert_eq!(
         fixture.overlay.getattr(a.node, None).unwrap_err(),

@@ -17,7 +17,7 @@ fn hard_links_share_their_node_and_outlive_one_another() {
         .unwrap();
     assert_eq!(linked.node, a);
     fixture.unlink("a").unwrap();
-    let opened = fixture.overlay.open(a, libc::O_RDONLY).unwrap();
+    let opened = fixture.overlay.open(ROOT_USER, a, libc::O_RDONLY).unwrap();
     let mut content = [0; 8];
     assert_eq!(fixture.overlay.read(opened.handle, 0, &mut content), Ok(3));
 }
