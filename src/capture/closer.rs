@@ -145,7 +145,16 @@ impl Closing for Closer {
         });
     }
 
-    fn over(&self, entry: &OpenEntry, _whole: bool) {
+    fn over(&self, entry: &OpenEntry, whole: bool) {
         self.trees.close(entry);
+        if !whole {
+            let (members, bytes) = entry.counts();
+            self.announce(entry);
+            self.send(CaptureEvent::Waiting {
+                entry: entry.id().clone(),
+                members,
+                bytes,
+            });
+        }
     }
 }

@@ -79,6 +79,15 @@ pub enum CaptureEvent {
         /// Length of captured regular files in bytes, as at their capture.
         bytes: u64,
     },
+    /// Nothing more will be added to it, but a file in it is still open for writing.
+    Waiting {
+        /// Which.
+        entry: EntryId,
+        /// As when it is closed.
+        members: u64,
+        /// As when it is closed.
+        bytes: u64,
+    },
     /// Something was deleted outright, as a policy rule said.
     DeletedOutright {
         /// Workspace-relative path.

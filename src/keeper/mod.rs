@@ -127,9 +127,14 @@ impl Drop for Keeper {
 /// What the journal is to be told.
 enum Change {
     Opened(Box<Entry>),
+    /// Over, but not sealed: a file in it is still open for writing.
+    Waiting(Box<Entry>),
     Sealed(Box<Shape>),
     Emptied(EntryId),
-    Deleted { path: Bytes, rule: String },
+    Deleted {
+        path: Bytes,
+        rule: String,
+    },
 }
 
 struct Work {
@@ -188,6 +193,17 @@ impl Work {
                 }
                 self.nudge.nudge();
             }
+            CaptureEvent::Waiting {
+                entry,
+                members,
+                bytes,
+            } => match self.describe(&entry, Counts { members, bytes }) {
+                Ok(Some(change)) => self.wait(change),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%entry, %error, "what it holds is told when it is sealed")
+                }
+            },
             CaptureEvent::DeletedOutright { path, rule } => {
                 tracing::info!(path = %path.display(), %rule, "deleted outright, as the policy says");
                 self.wait(Change::Deleted {
@@ -213,21 +229,33 @@ impl Work {
         self.waiting_since.get_or_insert_with(Instant::now);
     }
 
+    /// An entry that waits for a writer can be found by what it holds, and undone, all the same.
+    fn describe(&self, id: &EntryId, counts: Counts) -> io::Result<Option<Change>> {
+        let Some(dir) = self.ws.staging.entry(id)? else {
+            return Ok(None);
+        };
+        let sealed = seal::seal(&self.ws, &dir, Some(counts), Present::Compared)?;
+        let Sealed::Whole(shape) = sealed else {
+            return Ok(None);
+        };
+        let mut entry = shape.entry;
+        entry.state = State::Open;
+        Ok(Some(Change::Waiting(Box::new(entry))))
+    }
+
     fn seal(&self, id: &EntryId, counts: Counts) -> io::Result<Change> {
         let Some(dir) = self.ws.staging.entry(id)? else {
             return Ok(Change::Emptied(id.clone()));
         };
-        Ok(
-            match seal::seal(&self.ws, &dir, Some(counts), Present::Compared)? {
-                Sealed::Whole(shape) => Change::Sealed(shape),
-                Sealed::Empty => {
-                    if dir.foreign()?.is_empty() {
-                        purge::clear(&self.ws, id)?;
-                    }
-                    Change::Emptied(id.clone())
+        Ok(match seal::seal_over(&self.ws, &dir, counts)? {
+            Sealed::Whole(shape) => Change::Sealed(shape),
+            Sealed::Empty => {
+                if dir.foreign()?.is_empty() {
+                    purge::clear(&self.ws, id)?;
                 }
-            },
-        )
+                Change::Emptied(id.clone())
+            }
+        })
     }
 
     /// Tells the journal what waits; `disk_first`: after syncing what it speaks of.
@@ -300,6 +328,10 @@ fn tell(rows: &Batch<'_>, change: &Change) -> Result<(), Failure> {
             // It was sealed in the meantime by a verb that asked.
             Some(_) => Ok(()),
             None => rows.put(entry),
+        },
+        Change::Waiting(entry) => match rows.entry(&entry.id)? {
+            Some(known) if known.state != State::Open => Ok(()),
+            _ => rows.put(entry),
         },
         Change::Sealed(shape) => match rows.entry(&shape.entry.id)? {
             Some(known) if known.state != State::Open => Ok(()),

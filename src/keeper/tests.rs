@@ -31,6 +31,43 @@ fn remove(f: &Fixture, keeper: &Keeper, path: &str) -> EntryId {
 }
 
 #[test]
+fn an_entry_that_waits_for_a_writer_is_found_by_what_it_holds() {
+    let f = Fixture::new();
+    let keeper = Keeper::start(f.ws.clone()).unwrap();
+    f.write("log", "content");
+    let op = f.begin(Keep::Hosted, clock::now());
+    let entry = op.entry.clone();
+    let events = keeper.events();
+    events.send(CaptureEvent::Opened(Box::new(op))).unwrap();
+    f.capture(&entry, "log", Cause::Remove, DAY * 365);
+    let (members, bytes) = (1, 7);
+    let id = entry.clone();
+    events
+        .send(CaptureEvent::Waiting {
+            entry,
+            members,
+            bytes,
+        })
+        .unwrap();
+    keeper.sync();
+    let found = || f.ws.journal.list(&Filter::default()).unwrap().entries;
+    let [waiting] = &found()[..] else {
+        panic!("{:?}", found())
+    };
+    assert_eq!((waiting.state, waiting.members), (State::Open, 1));
+    let entry = id;
+    events
+        .send(CaptureEvent::Closed {
+            entry,
+            members,
+            bytes,
+        })
+        .unwrap();
+    keeper.sync();
+    assert_eq!(found()[0].state, State::Sealed);
+}
+
+#[test]
 fn after_sync_the_journal_has_everything() {
     let f = Fixture::new();
     let keeper = Keeper::start(f.ws.clone()).unwrap();

@@ -255,9 +255,9 @@ impl<'a> Planner<'a> {
             self.provided
                 .insert(to.to_owned(), Provided::Staged(from.clone()));
             self.placed(from, attr, to, None);
-        } else {
-            self.other_version(from, to);
         }
+        // The one that gives way lies, or comes to lie, where the other one was.
+        self.other_version(from, to);
         Ok(())
     }
 

@@ -112,6 +112,18 @@ pub fn seal(
     finish(ws, dir, summary)
 }
 
+/// Seals an entry whose operation has just ended, or ended before a file in it was no longer open
+/// for writing: what it left at its paths is then known since.
+///
+/// # Errors
+/// As of [`seal`].
+pub fn seal_over(ws: &Workspace, dir: &EntryDir, counts: Counts) -> io::Result<Sealed> {
+    match Summary::read(dir)? {
+        Some(known) => reseal(ws, dir, &known),
+        None => seal(ws, dir, Some(counts), Present::Compared),
+    }
+}
+
 /// Surveys an entry of which a part went: what was known of the rest stays as it was.
 fn reseal(ws: &Workspace, dir: &EntryDir, known: &Summary) -> io::Result<Sealed> {
     let mut summary = ws.with_root(|root| survey(root, dir, None, Present::Unknown))?;

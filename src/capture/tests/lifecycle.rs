@@ -41,7 +41,7 @@ fn an_entry_is_complete_only_after_its_last_writer_has_gone() {
     let node = super::world::node(&world.write("log", "1"));
     world.unlink_open("log", 1).unwrap();
     world.capture.close_all();
-    assert_eq!(world.told(), ["opened hosted"]);
+    assert_eq!(world.told(), ["opened hosted", "waiting 1 1"]);
     world.capture.writers_gone(node);
     assert_eq!(world.told(), ["closed 1 1"]);
     world.capture.writers_gone(node);

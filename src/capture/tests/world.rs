@@ -305,6 +305,9 @@ impl World {
             .map(|event| match event {
                 CaptureEvent::Opened(record) => format!("opened {}", record.keep.as_str()),
                 CaptureEvent::Closed { members, bytes, .. } => format!("closed {members} {bytes}"),
+                CaptureEvent::Waiting { members, bytes, .. } => {
+                    format!("waiting {members} {bytes}")
+                }
                 CaptureEvent::DeletedOutright { path, .. } => format!("gone {}", path.display()),
                 other => format!("{other:?}"),
             })
