@@ -115,7 +115,7 @@ fn assert_gone(ws: &Workspace, remover: &Remover) {
 }
 
 fn copies_are_the_same(ws: &Workspace, before: &Snapshot, remover: &Remover) {
-    let entries = ws.list(&[]);
+    let entries = ws.list(&["--all"]);
     let newest = &entries[0]["operation"];
     let of_it: Vec<_> = entries
         .iter()
