@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::clock::UnixNanos;
 use crate::failure::Failure;
 use crate::ids::{EntryId, OperationId};
 use crate::journal::Filter;
-use crate::record::{Cause, Entry, Left, Root};
+use crate::record::{Cause, Entry, Keep, Left, Root};
 use crate::restore::capturing::Captures;
 use crate::restore::intent::{Plan, UNDONE};
 use crate::restore::plan::{Planner, Prefer};
@@ -22,6 +23,8 @@ use crate::workspace::Workspace;
 /// What the entries are called that keep what an undo takes from its path: they are not
 /// themselves undone, so that a repeated undo goes further back.
 pub(crate) const MADE_BY: &str = "undo";
+/// For how long the policy keeps what a process made and removed itself.
+const SCRATCH_MAX: Duration = Duration::from_secs(3_600);
 /// Rows asked of the journal at once.
 const PAGE: u32 = 100;
 /// Pages that are looked at for the newest operation, and for later captures.
@@ -185,6 +188,7 @@ fn nothing(spec: &UndoSpec) -> Failure {
 /// What is known of a captured path.
 struct Known {
     candidate: Candidate,
+    keep: Keep,
     cause: Cause,
     left: Option<Left>,
     compared_at: Option<UnixNanos>,
@@ -210,9 +214,18 @@ fn plan(ws: &Workspace, entries: &[&Entry], holdings: &[Holding]) -> Result<Plan
         (Prefer::Oldest, Mode::Refuse),
         Captures::by(MADE_BY),
     )?;
-    for (path, mut versions) in paths {
-        sort_by_age(&mut versions, |known| &known.candidate);
+    for (_, versions) in &mut paths {
+        sort_by_age(versions, |known| &known.candidate);
         versions.sort_by_key(|known| known.removed_at);
+    }
+    // Asked for nothing but what a command made and removed itself, that is what is meant.
+    if paths
+        .iter()
+        .any(|(path, versions)| !is_fleeting(path, versions))
+    {
+        paths.retain(|(path, versions)| !is_fleeting(path, versions));
+    }
+    for (path, versions) in paths {
         let [oldest, .., newest] = versions.as_slice() else {
             plan_path(&mut planner, &later, &path, (&versions[0], &versions[0]))?;
             continue;
@@ -223,6 +236,20 @@ fn plan(ws: &Workspace, entries: &[&Entry], holdings: &[Holding]) -> Result<Plan
         }
     }
     Ok(planner.finish())
+}
+
+/// What a command made for itself and removed again was not there before it: a lock file that
+/// came back would keep others out.
+fn is_fleeting(path: &Path, versions: &[Known]) -> bool {
+    let Some(oldest) = versions.first() else {
+        return false;
+    };
+    let tree = oldest.candidate.tree;
+    let in_git = path.components().any(|name| name.as_os_str() == ".git");
+    let lock = in_git && path.extension().is_some_and(|ending| ending == "lock");
+    oldest.keep == Keep::Local
+        && tree.cause == Cause::Remove
+        && (tree.retain <= SCRATCH_MAX || lock)
 }
 
 /// The oldest version goes back if the path is as the newest capture left it.
@@ -267,6 +294,7 @@ fn known_roots(entry: &Entry, holding: &Holding) -> Result<Vec<Known>, Failure> 
             left: fact.and_then(|root| root.left),
             compared_at: summary.as_ref().and_then(|s| s.compared_at),
             removed_at: entry.removed_at,
+            keep: entry.keep,
             candidate,
         }
     });

@@ -187,6 +187,43 @@ fn what_was_removed_and_filled_again_by_one_command_counts_as_overwritten() {
 }
 
 #[test]
+fn what_a_command_made_and_removed_itself_does_not_come_back() {
+    let bench = Bench::new();
+    let id = OperationId::random();
+    for (path, text) in [
+        (".git/HEAD", "text 1"),
+        (".git/HEAD.lock", "text lock"),
+        ("tmp", "text t"),
+    ] {
+        bench.write(path, text);
+    }
+    bench
+        .op_of(&id, Keep::Local, None)
+        .replace(".git/HEAD", "text 2")
+        .seal();
+    let own = bench
+        .op_of(&id, Keep::Local, None)
+        .remove_into("remove-1d-1", ".git/HEAD.lock");
+    let own = own.remove_into("remove-1h-1", "tmp").seal();
+    undo(&bench.ws, &replacing()).unwrap();
+    assert_eq!(bench.read(".git/HEAD"), "text 1");
+    assert!(!bench.exists(".git/HEAD.lock") && !bench.exists("tmp"));
+    // By its id it is what is meant.
+    restore(&bench.ws, &spec(&own)).unwrap();
+    assert_eq!(bench.read("tmp"), "text t");
+    let only = bench
+        .op_of(&OperationId::random(), Keep::Local, None)
+        .remove_into("remove-1h-1", "tmp")
+        .seal();
+    let named = UndoSpec {
+        entry: Some(only.id.to_string()),
+        ..UndoSpec::default()
+    };
+    undo(&bench.ws, &named).unwrap();
+    assert_eq!(bench.read("tmp"), "text t");
+}
+
+#[test]
 fn versions_keep_their_order_when_an_older_one_is_touched_by_another_link() {
     for taken_back in [true, false] {
         let bench = Bench::new();
