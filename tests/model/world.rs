@@ -177,7 +177,8 @@ impl World {
 
     /// Undo of removals alone gives the tree as it was before them.
     fn undo(&mut self, expected: Option<&Shape>) -> Result<(), String> {
-        self.verb(&["undo"])?;
+        // What a process makes and removes itself is passed over, unless it is asked for so.
+        self.verb(&["undo", "--cause", "remove"])?;
         if let Some(expected) = expected {
             let now = shape(&self.dir);
             if now != *expected {
