@@ -325,3 +325,24 @@ fn put_takes_a_path_outside_every_mount_and_gives_it_back() {
         "put and restore",
     );
 }
+
+#[test]
+fn what_is_mounted_over_the_workspace_is_not_torn_off() {
+    if !is_root() {
+        return skip("a mount over the workspace", "only root may mount");
+    }
+    let station = Station::new();
+    let ws = station.workspace("work");
+    ws.sh("mkdir n && echo old > n/f && rm -rf n && mkdir -p n/m && mount -t tmpfs none n/m && echo x > n/m/x")
+        .ok();
+    let removed = ws.newest(&[]);
+    refused(ws.trash(["put", "n", "--json"]), 2, "mount-point");
+    refused(
+        ws.trash(["restore", removed.as_str(), "--swap", "--json"]),
+        2,
+        "mount-point",
+    );
+    assert_eq!(ws.sh("cat n/m/x; umount n/m").ok().out, "x\n");
+    ws.trash(["restore", removed.as_str(), "--swap"]).ok();
+    assert_eq!(ws.sh("cat n/f").ok().out, "old\n");
+}

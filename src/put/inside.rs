@@ -114,6 +114,13 @@ fn victim(ws: &Workspace, path: &Path) -> Result<Victim, Failure> {
             "another filesystem is mounted there",
         ));
     }
+    let over = ws
+        .mounted_over(&clean)
+        .map_err(|e| Failure::io(path.display().to_string(), &e))?;
+    if let Some(point) = over {
+        let why = format!("{} is mounted in it", point.display());
+        return Err(refused("mount-point", path, &why));
+    }
     if attr.is_dir()
         && let Some(inner) = mounted_inside(&dir, &name, &attr)
             .map_err(|e| Failure::io(path.display().to_string(), &e))?

@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use trashfs_mount::mountinfo;
+
 use crate::ids::WorkspaceId;
 use crate::journal::Journal;
 use crate::policy::PolicyHandle;
@@ -51,6 +53,19 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// A mount at or below the workspace-relative `path` that was made over this workspace's own:
+    /// what moves its directory would tear it off.
+    ///
+    /// # Errors
+    /// Those of reading `/proc/self/mountinfo`.
+    pub(crate) fn mounted_over(&self, path: &Path) -> std::io::Result<Option<PathBuf>> {
+        let top = self.path.join(path);
+        Ok(mountinfo::mounts()?
+            .into_iter()
+            .map(|mount| mount.mount_point)
+            .find(|point| point.starts_with(&top)))
+    }
+
     /// Runs `work` with the directory that the workspace's paths start from: the backing's root.
     pub fn with_root<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         self.staging.with_base(work)

@@ -13,9 +13,9 @@ use super::{Actor, Halt};
 use crate::failure::Failure;
 use crate::replica::Spot;
 use crate::restore::capturing::note_lookalikes;
-use crate::restore::links;
 use crate::restore::plan::io;
 use crate::restore::staged::{StagedPath, absent};
+use crate::restore::{links, tame};
 use crate::staging::CONTAINER_MODE;
 use crate::workspace::Workspace;
 use crate::{beneath, relocate};
@@ -45,6 +45,11 @@ impl Actor<'_> {
         let (into_dir, into_name) = into
             .open_parent(&self.ws.staging)
             .map_err(|e| io(&what, e))?;
+        let over = self.ws.mounted_over(to);
+        if let Some(point) = over.map_err(|e| Failure::io(&what, &e))? {
+            let what = format!("{what} stays: {} is mounted in it", point.display());
+            return Err(Failure::refused("mount-point", what).into());
+        }
         if let Some(attr) = &there {
             let spot = Spot {
                 dir: to_dir.as_fd(),
@@ -123,6 +128,17 @@ impl Actor<'_> {
             return self.already_gone(to);
         };
         self.pause()?;
+        if attr.is_dir() {
+            let spot = Spot {
+                dir: from_dir.as_fd(),
+                name: from_name,
+            };
+            let holding = self.holding(&from.entry)?;
+            if !holding.whole_roots {
+                tame::containers(holding, (from.tree_name()?, from.path.as_path()), spot)
+                    .map_err(|e| Failure::io(&what, &e))?;
+            }
+        }
         match relocate::move_even_readonly((&from_dir, from_name), (&dir, name)) {
             Ok(()) => {
                 self.done.push(Back::Brought {

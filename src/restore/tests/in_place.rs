@@ -289,21 +289,27 @@ fn imitate(
 
 #[test]
 fn a_place_holder_inside_a_removed_tree_gets_a_mode_of_use() {
-    let bench = Bench::new();
-    bench.write("p/moved/f", "text f");
-    let op = bench.op().remove("p/moved/f");
-    let staged = bench.path(&format!(".trashfs/ops/{}/remove-365d-1/p", op.entry));
-    std::fs::set_permissions(staged, PermissionsExt::from_mode(0o755)).unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the command that is imitated")]
-    std::fs::rename(bench.path("p/moved"), bench.path("elsewhere")).unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the command that is imitated")]
-    std::fs::remove_dir(bench.path("p")).unwrap();
-    restore(&bench.ws, &spec(&op.seal())).unwrap();
-    assert_eq!(bench.read("p/moved/f"), "text f");
-    assert_eq!(
-        bench.path("p/moved").metadata().unwrap().mode() & 0o7777,
-        0o755
-    );
+    for mode in [Mode::Refuse, Mode::Swap] {
+        let bench = Bench::new();
+        bench.write("p/moved/f", "text f");
+        let op = bench.op().remove("p/moved/f");
+        let staged = bench.path(&format!(".trashfs/ops/{}/remove-365d-1/p", op.entry));
+        std::fs::set_permissions(staged, PermissionsExt::from_mode(0o755)).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the command that is imitated")]
+        std::fs::rename(bench.path("p/moved"), bench.path("elsewhere")).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the command that is imitated")]
+        std::fs::remove_dir(bench.path("p")).unwrap();
+        let entry = op.seal();
+        if mode == Mode::Swap {
+            bench.write("p", "text there");
+        }
+        restore(&bench.ws, &with_mode(&entry, mode)).unwrap();
+        assert_eq!(bench.read("p/moved/f"), "text f");
+        assert_eq!(
+            bench.path("p/moved").metadata().unwrap().mode() & 0o7777,
+            0o755
+        );
+    }
 }
 
 #[test]
