@@ -11,6 +11,7 @@ use trashfs_mount::Attr;
 use super::back::Back;
 use super::{Actor, Halt};
 use crate::failure::Failure;
+use crate::record::Cause;
 use crate::replica::Spot;
 use crate::restore::capturing::note_lookalikes;
 use crate::restore::plan::io;
@@ -67,6 +68,12 @@ impl Actor<'_> {
             other => other,
         };
         exchanged.map_err(|e| io(&what, e))?;
+        let cut_off = from.tree_name()?.cause == Cause::Truncate;
+        if cut_off && there.is_some_and(|attr| !attr.is_dir() && attr.nlink > 1) {
+            self.notes.push(format!(
+                "{what}: its other hard links keep the newer content"
+            ));
+        }
         self.changed(to);
         if let Some(attr) = into.attr(&self.ws.staging).map_err(|e| io(&what, e))? {
             links::announce(

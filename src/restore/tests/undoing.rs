@@ -224,6 +224,28 @@ fn what_a_command_made_and_removed_itself_does_not_come_back() {
 }
 
 #[test]
+fn a_truncation_of_one_of_several_links_is_taken_back_and_the_others_are_named() {
+    let bench = Bench::new();
+    bench.write("f", "text 1");
+    std::fs::hard_link(bench.path("f"), bench.path("g")).unwrap();
+    let op = bench.op();
+    let tree = bench.path(&format!(".trashfs/ops/{}/truncate-7d-1", op.entry));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::copy(bench.path("f"), tree.join("f")).unwrap();
+    bench.write("f", "text 2");
+    op.seal();
+    let undone = undo(&bench.ws, &replacing()).unwrap();
+    assert_eq!(
+        (bench.read("f"), bench.read("g")),
+        ("text 1".into(), "text 2".into())
+    );
+    let [note] = &undone.restored.notes[..] else {
+        panic!("{undone:?}")
+    };
+    assert!(note.contains("other hard links"), "{note}");
+}
+
+#[test]
 fn versions_keep_their_order_when_an_older_one_is_touched_by_another_link() {
     for taken_back in [true, false] {
         let bench = Bench::new();
