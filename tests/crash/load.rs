@@ -50,6 +50,15 @@ impl Load {
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits until something was acknowledged, on a machine however busy.
+    pub(crate) fn under_way(&self) {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while self.so_far().steps == 0 {
+            assert!(std::time::Instant::now() < until, "the load does not begin");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
     /// Ends the threads and says what had been acknowledged.
     pub(crate) fn stop(self) -> Acknowledged {
         self.stop.store(true, Ordering::Relaxed);
