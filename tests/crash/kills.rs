@@ -9,10 +9,14 @@ use crate::common::{Snapshot, Station, Workspace, count};
 use crate::load::Load;
 use crate::scene::{Scene, victims};
 
-/// System calls that change something, the journal's included.
-const MUTATING: &str = "renameat2,renameat,linkat,unlinkat,mkdirat,symlinkat,mknodat,ftruncate,fallocate,\
-                        pwrite64,copy_file_range,fchmod,fchmodat,fchown,fchownat,utimensat,\
-                        lsetxattr,fsetxattr,setxattr,fsync,fdatasync,syncfs";
+/// System calls that change something, in groups: the Nth of a group is counted by thread, so that a
+/// busy thread of one kind would hide another's.
+const MUTATING: [&str; 3] = [
+    "renameat2,renameat,linkat,unlinkat,symlinkat,mknodat",
+    "mkdirat,fallocate,copy_file_range,fchmod,fchmodat,fchown,fchownat,utimensat,\
+     lsetxattr,fsetxattr,setxattr",
+    "write,pwrite64,ftruncate,fsync,fdatasync,syncfs",
+];
 
 /// Destroys all victims, one system call after the other, as far as the daemon lives. Says
 /// which paths were taken away with success.
@@ -40,11 +44,12 @@ fn destroy(dir: &Path) -> Vec<&'static str> {
 }
 
 /// The daemon under strace with this injection; `Err` when it did not live to be mounted.
-fn traced(scene: &Scene, inject: &str, log: &str) -> Option<Workspace> {
+fn traced(scene: &Scene, calls: &str, how: &str, log: &str) -> Option<Workspace> {
     let mut command = Command::new("strace");
     command
-        .args(["-f", "-qq", "-o", log, "-e", &format!("trace={MUTATING}")])
-        .args(["-e", inject])
+        .args(["-f", "-qq", "-o", log])
+        .args(["-e", &format!("trace={calls}")])
+        .args(["-e", &format!("inject={calls}:{how}")])
         .arg(env!("CARGO_BIN_EXE_trash"))
         .args(["mount", "-f"])
         .arg(&scene.mounted)
@@ -55,68 +60,89 @@ fn traced(scene: &Scene, inject: &str, log: &str) -> Option<Workspace> {
 }
 
 /// One workload under the injection: removal by system calls, then by the product's own verbs.
-fn work(scene: &Scene, inject: &str, log: &str) -> Vec<&'static str> {
-    let Some(ws) = traced(scene, inject, log) else {
+fn work(scene: &Scene, calls: &str, how: &str, log: &str) -> Vec<&'static str> {
+    let Some(ws) = traced(scene, calls, how, log) else {
         crate::common::detach(&scene.mounted);
         return Vec::new();
     };
     let done = destroy(&ws.path);
-    ws.trash(["put", "put"]);
-    ws.trash(["undo"]);
-    ws.trash(["undo", "--cause", "replace"]);
-    ws.sh("rm -rf link2 symlink");
+    // From outside, since a dead mount is nobody's working directory.
+    let workspace = scene.mounted.to_str().unwrap();
+    let verb = |args: &[&str]| {
+        scene
+            .station
+            .trash([&["--workspace", workspace], args].concat())
+    };
+    verb(&["put", &format!("{workspace}/put")]);
+    verb(&["undo"]);
+    verb(&["undo", "--cause", "replace"]);
+    let script = format!("rm -rf {workspace}/link2 {workspace}/symlink");
+    crate::common::sh(scene.station.home(), &script);
     ws.kill();
     done
 }
 
-/// How many calls of [`MUTATING`] the busiest thread makes in one workload.
-fn points() -> usize {
+/// How many of these calls the busiest thread makes in one workload.
+fn points(calls: &str) -> usize {
     let scene = Scene::new(Station::new());
     victims(&scene.source);
     let log = scene.station.dir("trace").join("log");
     work(
         &scene,
-        "inject=fsync:delay_enter=1:when=65535",
+        calls,
+        "delay_enter=1:when=65535",
         log.to_str().unwrap(),
     );
     let text = std::fs::read_to_string(log).unwrap();
-    let mut calls = std::collections::BTreeMap::new();
+    let mut made = std::collections::BTreeMap::new();
     for line in text
         .lines()
         .filter(|l| !l.contains("+++") && !l.contains("resumed>"))
     {
-        *calls
-            .entry(line.split_whitespace().next().unwrap().to_owned())
-            .or_insert(0) += 1;
+        let thread = line.split_whitespace().next().unwrap();
+        *made.entry(thread.to_owned()).or_insert(0) += 1;
     }
-    calls.into_values().max().unwrap_or(0)
+    made.into_values().max().unwrap_or(0)
+}
+
+/// Kills the daemon before the call, kills the recovery once as well, and looks.
+fn killed_at(calls: &str, point: usize) {
+    let scene = Scene::new(Station::new());
+    let before = victims(&scene.source);
+    let done = work(
+        &scene,
+        calls,
+        &format!("signal=KILL:when={point}"),
+        "/dev/null",
+    );
+    let again = format!("signal=KILL:when={}", 1 + point % 9);
+    if let Some(ws) = traced(&scene, calls, &again, "/dev/null") {
+        ws.kill();
+    }
+    crate::common::detach(&scene.mounted);
+    let what = format!("killed at call {point} of {calls} after {done:?}");
+    scene.assert_whole(&before, &what);
+    let anonymous = scene.anonymous();
+    assert!(
+        anonymous.is_empty(),
+        "{what}: staged before op.json was written: {anonymous:?}"
+    );
 }
 
 #[test]
 fn kills_at_every_mutating_system_call_lose_nothing() {
-    let points = points();
-    assert!(points > 20, "{points} mutating calls are too few");
-    let step = points.div_ceil(count("TRASHFS_KILL_POINTS", 40));
-    for point in (1..=points).step_by(step) {
-        let scene = Scene::new(Station::new());
-        let before = victims(&scene.source);
-        let inject = format!("inject={MUTATING}:signal=KILL:when={point}");
-        let done = work(&scene, &inject, "/dev/null");
-        // Recovery is killed as well, once.
-        let again = format!("inject={MUTATING}:signal=KILL:when={}", 1 + point % 9);
-        if let Some(ws) = traced(&scene, &again, "/dev/null") {
-            ws.kill();
+    for calls in MUTATING {
+        let points = points(calls);
+        assert!(points > 5, "{points} of {calls} are too few");
+        let step = points.div_ceil(count("TRASHFS_KILL_POINTS", 100));
+        for point in (1..=points).step_by(step) {
+            killed_at(calls, point);
         }
-        crate::common::detach(&scene.mounted);
-        let what = format!("killed at call {point} after {done:?}");
-        scene.assert_whole(&before, &what);
-        let anonymous = scene.anonymous();
-        assert!(
-            anonymous.is_empty(),
-            "{what}: staged before op.json was written: {anonymous:?}"
+        eprintln!(
+            "{} kill points of {points} of {calls}",
+            points.div_ceil(step)
         );
     }
-    eprintln!("{} kill points of {points}", points.div_ceil(step));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Files that are about to be destroyed, and the check that none of them is lost.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,18 +131,36 @@ impl Scene {
         );
         let copies = self.station.dir("copies");
         for id in entries.keys() {
-            let to = copies.join(id);
-            std::fs::create_dir(&to).unwrap();
-            ws.trash([
-                OsStr::new("restore"),
-                OsStr::new(id),
-                OsStr::new("--to"),
-                to.as_os_str(),
-            ])
-            .ok();
+            Self::assert_restores(&ws, id, &copies.join(id), what);
         }
         std::fs::remove_dir_all(&copies).unwrap();
+        let lost = self.lost(before);
+        assert!(lost.is_empty(), "{what}: lost after restoring {lost:?}");
         ws.unmount();
+    }
+
+    /// The entry copies out; one whose restore was interrupted is finished first, and that twice.
+    #[track_caller]
+    fn assert_restores(ws: &Workspace, id: &str, to: &Path, what: &str) {
+        let kept = || ws.list(&["--all"]).iter().any(|entry| entry["id"] == *id);
+        if !kept() {
+            // It went back together with another of the same operation.
+            return;
+        }
+        std::fs::create_dir_all(to).unwrap();
+        let restore = ["restore", id, "--to", to.to_str().unwrap()];
+        let answer = ws.trash(restore);
+        if answer.code == 0 {
+            return;
+        }
+        assert_eq!(answer.code, 2, "{what}: {answer:?}");
+        answer.says(&format!("trash recover {id}"));
+        let recovered = ws.trash(["recover", id]);
+        assert_eq!(recovered.code, 0, "{what}: {recovered:?}");
+        ws.trash(["recover", id]);
+        if kept() {
+            ws.trash(restore).ok();
+        }
     }
 
     #[track_caller]
