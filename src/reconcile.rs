@@ -33,7 +33,7 @@ const NAMED_MAX: usize = 100;
 /// Entries that are written to the journal together.
 const BATCH: usize = 256;
 /// Names in a staging area that are the product's own.
-const OWN_NAMES: [&str; 10] = [
+const OWN_NAMES: [&str; 11] = [
     ".gitignore",
     "CACHEDIR.TAG",
     "area.json",
@@ -44,6 +44,7 @@ const OWN_NAMES: [&str; 10] = [
     "purge",
     "scratch",
     "reserve",
+    "spare",
 ];
 
 /// What reconciliation found and did.

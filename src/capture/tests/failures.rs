@@ -61,6 +61,35 @@ fn a_removal_on_a_full_filesystem_works() {
 }
 
 #[test]
+fn a_removal_on_a_filesystem_without_free_inodes_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let _small = Small::at(dir.path(), "size=8m,nr_inodes=400");
+    let world = World::over(dir, "");
+    world.write("d/e/f/small", "1");
+    world.write("other", "2");
+    let mut made = 0;
+    while std::fs::File::create(world.path(&format!("n{made}"))).is_ok() {
+        made += 1;
+    }
+    world.remove_all("d").unwrap();
+    world.unlink("other").unwrap();
+    let entry = world.staging.entries().unwrap().remove(0);
+    let entry = world.staging.entry(&entry).unwrap().unwrap();
+    assert!(
+        entry.op_record().unwrap().is_some(),
+        "the spare inodes made room for it"
+    );
+    world.capture.close_all();
+    assert!(world.capture.tick().is_some(), "it waits for inodes");
+    let root = std::fs::File::open(world.dir.path()).unwrap();
+    for number in 0..made {
+        crate::discard::file(&root, format!("n{number}")).unwrap();
+    }
+    assert!(world.capture.tick().is_none());
+    assert!(world.exists(".trashfs/spare/24"));
+}
+
+#[test]
 fn where_nothing_can_be_staged_everything_is_refused() {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     let world = World::new();
