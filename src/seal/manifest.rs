@@ -19,7 +19,7 @@ use trashfs_mount::{Attr, FileKind, Timestamp};
 use crate::record::{Bytes, Kind};
 use crate::relocate;
 use crate::seal::{into, is_container};
-use crate::staging::{EntryDir, MANIFEST};
+use crate::staging::{EntryDir, MANIFEST, damaged_is_none, open_record};
 use crate::walk::{Flow, Step, When, walk};
 
 /// Bytes read at a time.
@@ -312,22 +312,23 @@ pub struct Verdict {
     pub absent: Vec<Bytes>,
 }
 
+/// More than any line of ours has.
+const LINE_MAX_BYTES: u64 = 64 << 20;
+
 /// Reads a manifest; `None` when there is none or it was cut off or altered.
 ///
 /// # Errors
 /// Those of reading.
 pub fn read(dir: &EntryDir) -> io::Result<Option<Vec<Line>>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = match rustix::fs::openat(dir.records(), MANIFEST, flags, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let Some(file) = damaged_is_none(open_record(dir.records(), MANIFEST))? else {
+        return Ok(None);
     };
-    let mut input = BufReader::new(std::fs::File::from(fd));
+    let mut input = BufReader::new(file);
     let (mut lines, mut digest, mut text) = (Vec::new(), Sha256::new(), Vec::new());
     loop {
         text.clear();
-        if input.read_until(b'\n', &mut text)? == 0 {
+        let mut begun = (&mut input).take(LINE_MAX_BYTES);
+        if begun.read_until(b'\n', &mut text)? == 0 {
             return Ok(None);
         }
         if let Ok(line) = serde_json::from_slice::<Line>(&text) {

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::ids::EntryId;
 use crate::journal::{Batch, Event, State};
 use crate::record::{Bytes, Cause, Entry, Kind, Root};
-use crate::staging::{EntryDir, SUMMARY, read_record};
+use crate::staging::{EntryDir, SUMMARY, damaged_is_none, read_record};
 use crate::workspace::Workspace;
 
 /// Version of `summary.json`.
@@ -59,7 +59,7 @@ impl Summary {
     /// # Errors
     /// Those of reading a file that exists.
     pub fn read(dir: &EntryDir) -> io::Result<Option<Self>> {
-        Ok(read_record(dir.records(), SUMMARY)?
+        Ok(damaged_is_none(read_record(dir.records(), SUMMARY))?
             .and_then(|text| serde_json::from_slice::<Self>(&text).ok())
             .filter(|summary| summary.format <= SUMMARY_FORMAT))
     }

@@ -55,7 +55,7 @@ impl EntryDir {
     /// Those of reading a file that exists.
     pub fn op_record(&self) -> io::Result<Option<OpRecord>> {
         for (_, dir) in &self.parts {
-            if let Some(text) = read_record(dir, OP_RECORD)?
+            if let Some(text) = damaged_is_none(read_record(dir, OP_RECORD))?
                 && let Ok(record) = serde_json::from_slice::<OpRecord>(&text)
                 && record.format <= OP_FORMAT
             {
@@ -112,7 +112,11 @@ impl EntryDir {
                 else {
                     continue;
                 };
-                let fd = beneath::open_dir_at(dir, &file_name)?;
+                let fd = match beneath::open_dir_at(dir, &file_name) {
+                    // No tree, whatever its name says: it is reported as foreign.
+                    Err(Errno::NOTDIR | Errno::LOOP) => continue,
+                    other => other?,
+                };
                 let place = Path::new(crate::staging::STAGING_NAME)
                     .join("ops")
                     .join(self.id.as_str())
@@ -134,20 +138,52 @@ impl EntryDir {
     }
 }
 
+/// More than any record of ours has.
+const RECORD_MAX_BYTES: u64 = 256 << 20;
+
 /// The content of a small record; `None` when there is none.
 ///
 /// # Errors
-/// Those of open(2) and read(2).
+/// Those of open(2) and read(2), and for what is no regular file or too large to be a record.
 pub fn read_record(dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Ok(fd) => {
-            let mut text = Vec::new();
-            io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)?;
-            Ok(Some(text))
-        }
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e.into()),
+    let Some(file) = open_record(dir, name)? else {
+        return Ok(None);
+    };
+    if file.metadata()?.len() > RECORD_MAX_BYTES {
+        return Err(no_record(name, "too large for a record"));
+    }
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, RECORD_MAX_BYTES), &mut text)?;
+    Ok(Some(text))
+}
+
+/// Opens a record; `None` when there is none. Never waits, as opening a FIFO would.
+///
+/// # Errors
+/// Those of open(2), and `InvalidData` for what is no regular file.
+pub(crate) fn open_record(dir: &OwnedFd, name: &str) -> io::Result<Option<std::fs::File>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(fd) => std::fs::File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(no_record(name, "a symbolic link")),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.is_file() {
+        return Ok(Some(file));
+    }
+    Err(no_record(name, "no regular file"))
+}
+
+fn no_record(name: &str, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{name} is {what}"))
+}
+
+/// What cannot be a record counts as a damaged one does: as none.
+pub(crate) fn damaged_is_none<T>(read: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        other => other,
     }
 }
 
@@ -166,4 +202,27 @@ pub fn write_record(dir: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()>
     crate::relocate::replace_record(dir, fresh.as_str(), name)?;
     rustix::fs::fsync(beneath::open_dir_readable(dir, c".")?)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_record_is_an_error_and_not_waited_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir: OwnedFd = std::fs::File::open(temp.path()).unwrap().into();
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(&dir, "fifo", rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        std::fs::create_dir(temp.path().join("directory")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", temp.path().join("link")).unwrap();
+        let huge = std::fs::File::create(temp.path().join("huge")).unwrap();
+        huge.set_len(20 << 30).unwrap();
+        for name in ["fifo", "directory", "link", "huge"] {
+            let read = read_record(&dir, name);
+            assert!(read.is_err(), "{name}");
+            assert_eq!(damaged_is_none(read).unwrap(), None, "{name}");
+        }
+        assert!(read_record(&dir, "none").unwrap().is_none());
+    }
 }

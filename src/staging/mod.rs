@@ -29,6 +29,7 @@ mod tree;
 
 pub use area::{Area, AreaError, STAGING_NAME, Staging, whose};
 pub use entry::{EntryDir, MANIFEST, OP_RECORD, SETTINGS, SUMMARY, read_record, write_record};
+pub(crate) use entry::{damaged_is_none, open_record};
 pub use exceptions::Exceptions;
 pub use pins::Pin;
 pub use register::{AREAS_RECORD, Unreachable};
