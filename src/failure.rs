@@ -97,6 +97,16 @@ pub fn plain(error: &std::io::Error) -> String {
     }
 }
 
+/// A word for use in a shell: quoted where it needs it.
+pub fn shell_word(text: impl fmt::Display) -> String {
+    let text = text.to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
@@ -111,3 +121,15 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_words_are_quoted_where_they_need_it() {
+        assert_eq!(shell_word("src/a.c"), "src/a.c");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

@@ -126,6 +126,31 @@ fn a_list_goes_on_where_the_last_page_ended() {
 }
 
 #[test]
+fn undo_of_an_overwriting_passes_over_what_git_keeps_of_its_own() {
+    let station = Station::new();
+    let ws = station.workspace("work");
+    ws.sh("git init -q . && git config user.name a && git config user.email a@b")
+        .ok();
+    ws.sh("echo good > notes; git add . && git commit -qm one")
+        .ok();
+    ws.sh("echo oops > notes").ok();
+    ws.sh("git add . && git commit -qm two").ok();
+    let two = ws.sh("git rev-parse HEAD").ok().out;
+    ws.trash(["undo", "--cause", "replace"]).ok();
+    assert_eq!(ws.sh("cat notes").ok().out, "good\n");
+    assert_eq!(ws.sh("git rev-parse HEAD").ok().out, two);
+}
+
+#[test]
+fn the_next_command_can_be_typed_as_it_stands() {
+    let station = Station::new();
+    let missing = station.dir("a b").join("no such");
+    let answer = station.trash(["mount", missing.to_str().unwrap()]);
+    let quoted = format!("mkdir -p '{}'", missing.display());
+    assert!(answer.err.contains(&quoted), "{answer:?}");
+}
+
+#[test]
 fn what_a_command_of_a_session_did_is_taken_back_together() {
     let station = Station::new();
     let ws = station.workspace("work");

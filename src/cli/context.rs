@@ -8,9 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use crate::cli::Output;
-use crate::cli::text::{self, shell_word};
+use crate::cli::text;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
+use crate::failure::shell_word;
 use crate::station::{self, Kind, Located};
 
 /// What every command gets.
@@ -215,7 +216,7 @@ fn unknown_anywhere() -> Failure {
 
 /// A path for use in a shell.
 pub(super) fn word(path: &Path) -> String {
-    shell_word(&path.to_string_lossy())
+    shell_word(path.to_string_lossy())
 }
 
 /// The only workspace there is; of those for `trash put` only if there is no other.

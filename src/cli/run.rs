@@ -133,7 +133,10 @@ fn code(status: ExitStatus) -> u8 {
 }
 
 fn farewell(context: &Context, session: &str) -> String {
-    let undo = format!("trash undo --session {}", text::shell_word(session));
+    let undo = format!(
+        "trash undo --session {}",
+        crate::failure::shell_word(session)
+    );
     let filter = Filter {
         session: Some(session.to_owned()),
         all: true,

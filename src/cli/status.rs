@@ -56,7 +56,10 @@ pub(super) fn run(_args: Args, context: &Context) -> Result<Report, Failure> {
 fn named_workspace(path: &std::path::Path) -> Result<Located, Failure> {
     station::workspace_of(path)?.ok_or_else(|| {
         let what = format!("{} lies in no workspace", path.display());
-        Failure::failed("no-workspace", what).next(format!("trash mount {}", path.display()))
+        Failure::failed("no-workspace", what).next(format!(
+            "trash mount {}",
+            crate::failure::shell_word(path.display())
+        ))
     })
 }
 
@@ -133,7 +136,7 @@ fn details(status: &query::Status) -> Vec<String> {
     }
     if totals.deleted_outright > 0 {
         lines.push(format!(
-            "  {} deletions were ordered by a policy rule",
+            "  {} deleted outright, as a policy rule or --permanent said",
             totals.deleted_outright
         ));
     }

@@ -38,15 +38,6 @@ pub(super) fn path(bytes: &Bytes) -> String {
     }
 }
 
-/// A word for use in a shell: quoted where it needs it.
-pub(super) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// The beginning of an id, as tables show it.
 pub(super) fn id(id: impl std::fmt::Display) -> String {
     let full = id.to_string();
@@ -292,13 +283,6 @@ mod tests {
     fn a_name_can_not_move_the_cursor() {
         assert_eq!(safe("a\x1b[2Jb\nc\u{202e}"), r"a\u{1b}[2Jb\nc\u{202e}");
         assert_eq!(safe("naïve 文件"), "naïve 文件");
-    }
-
-    #[test]
-    fn shell_words_are_quoted_where_they_need_it() {
-        assert_eq!(shell_word("src/a.c"), "src/a.c");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

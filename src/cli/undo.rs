@@ -59,7 +59,10 @@ fn shown(undone: &Undone) -> String {
         .operations
         .iter()
         .map(|operation| {
-            let command = operation.command.as_deref().unwrap_or("an unknown command");
+            let command = operation
+                .command
+                .as_deref()
+                .unwrap_or("a command of trash itself, or one that could not be seen");
             let when = text::local_time(operation.removed_at);
             let what = format!("{} of {when}", text::safe(&text::cut(command, 70)));
             styled(FAINT, format_args!("taking back: {what}"))

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::control::protocol::{Answer, Pong, Request, WireAnswer};
 use crate::control::{execute, wire};
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::ids::WorkspaceId;
 use crate::station::{Located, Presence, RuntimeDir};
 use crate::workspace::open;
@@ -65,7 +65,7 @@ fn stale(workspace: &Located) -> Failure {
     let what = format!("{path} is mounted, but its daemon is dead");
     Failure::refused("stale-mount", what)
         .state("the workspace can't be reached until it is mounted anew; nothing was lost")
-        .next(format!("trash mount {path}"))
+        .next(format!("trash mount {}", shell_word(&path)))
 }
 
 fn ask_daemon(workspace: &Located, request: &Request, fds: &[OwnedFd]) -> Result<Answer, Failure> {

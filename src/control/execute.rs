@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::control::protocol::{Answer, Request};
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::record::Bytes;
 use crate::restore::Target;
 use crate::workspace::Workspace;
@@ -118,5 +118,5 @@ fn not_mounted(workspace: &Workspace) -> Failure {
     let path = workspace.path.display();
     Failure::failed("not-mounted", format!("{path} is not mounted"))
         .state("nothing was changed")
-        .next(format!("trash mount {path}"))
+        .next(format!("trash mount {}", shell_word(&path)))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trashfs_mount::mountinfo::{Health, health};
 
 use crate::daemon::{Report, Wanted};
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 
 /// The kernel asks the new daemon a question or two: this is plenty.
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Result<Report, Failure> {
                 format!("the new mount on {path} does not answer: {other:?}"),
             )
             .state(format!("its daemon is process {}", report.pid))
-            .next(format!("trash unmount --lazy {path}")))
+            .next(format!("trash unmount --lazy {}", shell_word(&path))))
         }
     }
 }

@@ -11,7 +11,7 @@ use trashfs_mount::mountinfo::{self, Health, MountEntry};
 use trashfs_mount::session::Mount;
 
 use crate::control::Pong;
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::station::{self, normalised};
 use crate::workspace::open;
 
@@ -121,7 +121,7 @@ fn stuck(path: &Path) -> Failure {
         format!("{path} is mounted and its daemon does not answer"),
     )
     .state("it is left as it is")
-    .next(format!("trash unmount --lazy {path}"))
+    .next(format!("trash unmount --lazy {}", shell_word(&path)))
 }
 
 /// Whether the mount at `path` is the one that was asked for.
@@ -189,7 +189,7 @@ fn existing_directory(asked: &Path, path: &Path) -> Result<OwnedFd, Failure> {
                 "no-such-directory",
                 format!("there is no directory {asked}"),
             )
-            .next(format!("mkdir -p {asked}")),
+            .next(format!("mkdir -p {}", shell_word(&asked))),
             io::ErrorKind::NotADirectory => {
                 Failure::failed("not-a-directory", format!("{asked} is not a directory"))
                     .next("trash mount DIR")

@@ -18,7 +18,7 @@ use crate::control::{Host, Pong, Server};
 use crate::daemon::Report;
 use crate::daemon::attentive::Attentive;
 use crate::daemon::prepare::Prepared;
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::keeper::Keeper;
 use crate::reconcile::reconcile;
 use crate::station::MountRecord;
@@ -363,7 +363,7 @@ pub(crate) fn unmount_failure(
     result.map_err(|error| match error {
         SessionError::Busy => Failure::refused("busy", format!("{path} is in use"))
             .state("it stays mounted")
-            .next(format!("trash unmount --lazy {path}")),
+            .next(format!("trash unmount --lazy {}", shell_word(&path))),
         error => Failure::failed("unmount", format!("unmounting {path}: {error}"))
             .state("it stays as it is")
             .next("trash doctor"),

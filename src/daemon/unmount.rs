@@ -58,13 +58,15 @@ fn users_of(path: &Path) -> Vec<String> {
         return Vec::new();
     };
     let numbers = processes.filter_map(|p| p.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     numbers
         .filter(|pid| uses(*pid, path))
+        .map(|pid| (name(pid).trim_end().to_owned(), pid))
+        // The daemon holds what lies below, and this command was typed inside perhaps: neither
+        // is in the way.
+        .filter(|(name, _)| name != "trash")
         .take(USERS_NAMED)
-        .map(|pid| {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            format!("{} ({pid})", name.trim_end())
-        })
+        .map(|(name, pid)| format!("{name} ({pid})"))
         .collect()
 }
 

@@ -6,6 +6,7 @@ use trashfs_mount::mountinfo::{self, Health, MountEntry};
 
 use crate::control::{self, Request};
 use crate::doctor::Check;
+use crate::failure::shell_word;
 use crate::query::Status;
 use crate::reconcile::Report;
 use crate::record::Bytes;
@@ -58,12 +59,12 @@ fn dead_mounts() -> Vec<Check> {
             Health::Stale => Some(Check::fail(
                 NAME,
                 format!("the daemon of {path} is dead; the mount gives ENOTCONN"),
-                format!("trash mount {path}"),
+                format!("trash mount {}", shell_word(&path)),
             )),
             Health::Silent => Some(Check::fail(
                 NAME,
                 format!("the daemon of {path} does not answer"),
-                format!("trash unmount --lazy {path}"),
+                format!("trash unmount --lazy {}", shell_word(&path)),
             )),
             Health::Answers | Health::Failing(_) => None,
         }
@@ -103,7 +104,11 @@ fn presence(located: &Located) -> Check {
     let path = located.path().display();
     match located.presence {
         Presence::Live => daemon(located),
-        Presence::Stale => Check::fail(NAME, "its daemon is dead", format!("trash mount {path}")),
+        Presence::Stale => Check::fail(
+            NAME,
+            "its daemon is dead",
+            format!("trash mount {}", shell_word(&path)),
+        ),
         Presence::Unmounted if located.registered.kind == Kind::Put => {
             Check::ok(NAME, "for what trash put removes outside of any mount")
         }
@@ -113,12 +118,12 @@ fn presence(located: &Located) -> Check {
         Presence::Unmounted if !has_staging(located) => Check::warn(
             NAME,
             "not mounted, and its staging area is gone",
-            format!("trash mount {path}"),
+            format!("trash mount {}", shell_word(&path)),
         ),
         Presence::Unmounted => Check::warn(
             NAME,
             "not mounted: what is removed there is lost",
-            format!("trash mount {path}"),
+            format!("trash mount {}", shell_word(&path)),
         ),
     }
 }
@@ -135,13 +140,13 @@ fn daemon(located: &Located) -> Check {
                 pong.version,
                 env!("CARGO_PKG_VERSION")
             ),
-            format!("trash unmount {path} && trash mount {path}"),
+            format!("trash unmount {0} && trash mount {0}", shell_word(&path)),
         ),
         Ok(pong) => Check::ok(NAME, format!("mounted, daemon {} answers", pong.pid)),
         Err(error) => Check::fail(
             NAME,
             format!("mounted, but its daemon does not answer: {error}"),
-            format!("trash unmount --lazy {path}"),
+            format!("trash unmount --lazy {}", shell_word(&path)),
         ),
     }
 }

@@ -115,7 +115,8 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
         let page = ws.journal.list(&filter)?;
         for entry in page.entries {
             let passing = spec.cause.is_none() && !many && entry.passing;
-            if passing || (overwriting && !overwrote(&entry)) {
+            let repository = overwriting && !many && is_of_git(&entry);
+            if passing || repository || (overwriting && !overwrote(&entry)) {
                 continue;
             }
             if !known.insert(entry.operation.clone())
@@ -142,6 +143,14 @@ fn pick(ws: &Workspace, spec: &UndoSpec) -> Result<Vec<Vec<Entry>>, Failure> {
     } else {
         Ok(operations)
     }
+}
+
+/// Whether all that an entry holds was overwritten inside `.git`: a commit, a checkout. Taking
+/// that back is git's business; by its id it can still be had.
+fn is_of_git(entry: &Entry) -> bool {
+    let inside = |path: &Path| path.iter().any(|name| name == ".git");
+    let mut roots = entry.roots.iter();
+    !entry.roots.is_empty() && roots.all(|root| inside(root.path.as_path()))
 }
 
 fn overwrote(entry: &Entry) -> bool {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trashfs_mount::mountinfo;
 
 use crate::control;
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::staging::whose;
 use crate::station::{Register, Registered, RuntimeDir};
 use crate::workspace::open;
@@ -137,7 +137,7 @@ pub(crate) fn unreachable(doing: &str, path: &Path, error: &std::io::Error) -> F
     let what = format!("{mount} is mounted, but its daemon is dead: {}", plain.what);
     Failure::refused("stale-mount", what)
         .state("it can't be reached until it is mounted anew; nothing was lost")
-        .next(format!("trash mount {mount}"))
+        .next(format!("trash mount {}", shell_word(&mount)))
 }
 
 fn mounted_records() -> Result<Vec<Registered>, Failure> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::capture::make_way;
-use crate::failure::Failure;
+use crate::failure::{Failure, shell_word};
 use crate::ids::WorkspaceId;
 use crate::journal::Journal;
 use crate::policy::{PolicyHandle, StationPolicy};
@@ -51,7 +51,7 @@ pub fn for_command(registered: &Registered) -> Result<Workspace, Failure> {
         );
         return Err(Failure::refused("other-workspace", what)
             .state("nothing was changed")
-            .next(format!("trash mount {}", source.display())));
+            .next(format!("trash mount {}", shell_word(source.display()))));
     }
     let station = station::load()?.unwrap_or_else(Station::unnamed);
     let workspace = assemble(
@@ -105,7 +105,7 @@ pub(crate) fn area_failure(path: &Path, error: &AreaError) -> Failure {
         }
         AreaError::Missing => Failure::failed("no-staging", format!("{path}: {error}"))
             .state("this workspace has kept nothing")
-            .next(format!("trash mount {path}")),
+            .next(format!("trash mount {}", shell_word(&path))),
         AreaError::Locked => Failure::refused("locked", format!("{path}: {error}"))
             .state(state)
             .next("trash doctor"),
