@@ -192,7 +192,7 @@ fn what_a_command_made_and_removed_itself_does_not_come_back() {
     let id = OperationId::random();
     for (path, text) in [
         ("work/HEAD", "text 1"),
-        ("work/HEAD.lock", "text lock"),
+        (".git/HEAD.lock", "text lock"),
         ("tmp", "text t"),
     ] {
         bench.write(path, text);
@@ -203,11 +203,11 @@ fn what_a_command_made_and_removed_itself_does_not_come_back() {
         .seal();
     let own = bench
         .op_of(&id, Keep::Local, None)
-        .remove_into("remove-1d-1", "work/HEAD.lock");
+        .remove_into("remove-1d-1", ".git/HEAD.lock");
     let own = own.remove_into("remove-1h-1", "tmp").seal();
     undo(&bench.ws, &replacing()).unwrap();
     assert_eq!(bench.read("work/HEAD"), "text 1");
-    assert!(!bench.exists("work/HEAD.lock") && !bench.exists("tmp"));
+    assert!(!bench.exists(".git/HEAD.lock") && !bench.exists("tmp"));
     // By its id it is what is meant.
     restore(&bench.ws, &spec(&own)).unwrap();
     assert_eq!(bench.read("tmp"), "text t");
