@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use trashfs_mount::Attr;
 
 use crate::clock::UnixNanos;
+use crate::failure::shell_word;
 use crate::ids::OperationId;
 use crate::journal::State;
 use crate::record::{
@@ -212,17 +213,6 @@ pub fn quoted(argv: &[Bytes]) -> Option<String> {
     if argv.is_empty() {
         return None;
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let words: Vec<String> = argv
-        .iter()
-        .map(|arg| {
-            let text = arg.display();
-            if !text.is_empty() && text.chars().all(plain) {
-                text.into_owned()
-            } else {
-                format!("'{}'", text.replace('\'', r"'\''"))
-            }
-        })
-        .collect();
+    let words: Vec<String> = argv.iter().map(|arg| shell_word(arg.display())).collect();
     Some(words.join(" "))
 }
